@@ -1,0 +1,108 @@
+"""What all tests share: the category rule, the seed, and checkpoints made once per run.
+
+Every test carries exactly one category marker. Long forms run with `--full` and `--slow` only. With
+`CI=true` a skipped test is a failure, unless it is marked `gpu`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+os.environ.setdefault("NO_TORCH_COMPILE", "1")
+
+CATEGORIES = {"unit", "parity", "e2e", "browser", "gpu"}
+SEED = int(os.environ.get("PERSONAPLEX_TEST_SEED", "20"))
+IN_CI = os.environ.get("CI") == "true"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the tests marked full")
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow")
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED} (PERSONAPLEX_TEST_SEED)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _demand_category(items)
+    asked = {name for name in ("full", "slow") if config.getoption(f"--{name}")}
+    left_out = [item for item in items if _marks(item) & {"full", "slow"} - asked]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    if not torch.cuda.is_available():
+        for item in items:
+            if "gpu" in _marks(item):
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def _demand_category(items: list[pytest.Item]) -> None:
+    bad = [item.nodeid for item in items if len(_marks(item) & CATEGORIES) != 1]
+    if bad:
+        listed = "\n  ".join(bad[:10])
+        raise pytest.UsageError(f"each test needs one of {sorted(CATEGORIES)}:\n  {listed}")
+
+
+def _marks(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Iterator[None]:
+    report = yield
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail") and "gpu" not in _marks(item):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where nothing may be: {report.longrepr}"
+    return report
+
+
+@pytest.fixture
+def rng() -> Random:
+    """Randomness of one test, the same in every run with the same seed."""
+    return Random(SEED)
+
+
+@pytest.fixture(autouse=True)
+def _seeded_torch() -> None:
+    torch.manual_seed(SEED)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a preset's random checkpoint, written at first use: `checkpoint("tiny")`."""
+    from model.presets import write_checkpoint
+
+    written: dict[str, Path] = {}
+
+    def folder(preset: str) -> Path:
+        if preset not in written:
+            written[preset] = tmp_path_factory.mktemp(f"checkpoint-{preset}")
+            write_checkpoint(preset, written[preset], seed=SEED)
+        return written[preset]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
+    return checkpoint("tiny")
+
+
+@pytest.fixture(scope="session")
+def small_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
+    return checkpoint("small")
+
+
+@pytest.fixture(scope="session")
+def demo_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
+    """The demo preset with random weights; the trained one is bundled with `model.demo`."""
+    return checkpoint("demo")
