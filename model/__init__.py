@@ -1,0 +1,56 @@
+"""The speech model and its engine: everything that `agent` may import stands here.
+
+What crosses over is plain data (`model/core.py`), the `Engine` protocol and the ways to make one.
+"""
+
+from model.core import (
+    AGENT_CODEBOOKS,
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    SAMPLE_RATE,
+    Bound,
+    CallFailed,
+    Deliver,
+    Engine,
+    EngineError,
+    EngineEvent,
+    EngineFault,
+    EngineStats,
+    FrameResult,
+    Handle,
+    InputOverflow,
+    InvalidVoice,
+    Pcm,
+    PrefillUnavailable,
+    PromptTooLong,
+    Released,
+    ResourceExhausted,
+    Sampling,
+    SessionSpec,
+)
+
+__all__ = [
+    "AGENT_CODEBOOKS",
+    "FRAME_SAMPLES",
+    "FRAME_SECONDS",
+    "SAMPLE_RATE",
+    "Bound",
+    "CallFailed",
+    "Deliver",
+    "Engine",
+    "EngineError",
+    "EngineEvent",
+    "EngineFault",
+    "EngineStats",
+    "FrameResult",
+    "Handle",
+    "InputOverflow",
+    "InvalidVoice",
+    "Pcm",
+    "PrefillUnavailable",
+    "PromptTooLong",
+    "Released",
+    "ResourceExhausted",
+    "Sampling",
+    "SessionSpec",
+]
