@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
+from agent.command import CommandError
 
-class SettingsError(Exception):
+
+class SettingsError(CommandError):
     """A setting that cannot be used; the message says what, where and what to do."""
 
 
@@ -94,6 +96,9 @@ class Settings:
         group="http",
         secret=True,
     )
+    cors_origins: str = setting(
+        "", "comma-separated origins of other pages that may use the API", group="http"
+    )
     model: str = setting(
         "demo",
         "`demo`, a folder, or a Hugging Face name with an optional `@revision`",
@@ -103,6 +108,8 @@ class Settings:
         2, "calls at once; memory for all of them is taken at start", group="model"
     )
     device: str = setting("auto", "`auto`, `cpu` or `cuda`", group="model")
+    dtype: str = setting("auto", "`auto`, `float32` or `bfloat16`", group="model")
+    quantize: str = setting("none", "`none` or `int8`, weights only", group="model")
     voice: str = setting("", "default voice; empty: the checkpoint's own", group="model")
     persona: str = setting("", "default persona; empty: the checkpoint's own", group="model")
     prefix_cache_mib: int = setting(
@@ -233,6 +240,8 @@ MINIMUM = {
 }
 CHOICES = {
     "device": ("auto", "cpu", "cuda"),
+    "dtype": ("auto", "float32", "bfloat16"),
+    "quantize": ("none", "int8"),
     "log_level": ("debug", "info", "warning", "error"),
 }
 
