@@ -1,0 +1,414 @@
+"""One call, whatever its transport: frames in and out, epochs, cancel, hold and the way it ends.
+
+A session lives on its transport's event loop and owns no task: it is driven by the transport's
+calls, by the engine's events and by timers of that loop. It knows no wire format and no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from agent.continuation import SilenceClock
+from agent.counters import Counters
+from agent.errors import CODES, SessionError, refusal
+from agent.framing import Framer, Reservation, Samples
+from agent.policy import CancelMode, Continuation, Policy
+from agent.responses import Responses
+from agent.sink import OutputFrame, ResponseInfo, Sink
+from agent.timers import Timers
+from agent.turns import OPEN_DBFS, Hold, level_dbfs
+from model import (
+    FRAME_SAMPLES,
+    SAMPLE_RATE,
+    Bound,
+    CallFailed,
+    Engine,
+    EngineError,
+    EngineEvent,
+    FrameResult,
+    InputOverflow,
+    Pcm,
+    Released,
+    SessionSpec,
+)
+
+RELEASE_PATIENCE_S = 5.0
+"""How long the end of a session waits for its slot; the engine goes on trying after that."""
+SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
+State = Literal["open", "closing", "closed"]
+
+
+class Session:
+    """One call. Made by `SessionManager.open` on the running loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        policy: Policy,
+        sink: Sink,
+        spec: SessionSpec,
+        on_released: Callable[[Session], None],
+    ) -> None:
+        self.id = f"duplex-{uuid.uuid4().hex}"
+        self.policy = policy
+        self.counters = Counters()
+        self.state: State = "open"
+        self.spec = spec
+        self.bound = False
+        self.prefill_positions: int | None = None
+        self.on_failure: Callable[[str], None] = lambda code: None
+        self._engine = engine
+        self._sink = sink
+        self._on_released = on_released
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._framer = Framer()
+        self._in_flight: deque[Reservation] = deque()
+        self._responses = Responses(policy, self.id, sink)
+        self._hold: Hold | None = None
+        self._preparing: asyncio.Future[int] | None = None
+        self._appended_since_commit = False
+        self._clock = self._make_clock(policy)
+        self._close_reason, self._expired = "", False
+        self._handle = engine.open(self._deliver, queue_frames=max(2, policy.in_flight_frames))
+        self._timers = Timers(self._loop, policy, self.close)
+
+    # What others may ask.
+
+    @property
+    def epoch(self) -> int:
+        return self._framer.epoch
+
+    @property
+    def response(self) -> ResponseInfo | None:
+        return self._responses.current
+
+    @property
+    def holding(self) -> bool:
+        return self._hold is not None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._in_flight or self._framer.waiting)
+
+    @property
+    def responding(self) -> bool:
+        return self._responses.wanted
+
+    async def wait_closed(self) -> None:
+        await self._ended.wait()
+
+    def touch(self) -> None:
+        """Some message came: the session is not idle."""
+        self._timers.touch()
+
+    def adjust(
+        self, *, cancel_mode: CancelMode | None = None, continuation: Continuation | None = None
+    ) -> None:
+        """Take up what a client may choose of its mood."""
+        self.policy = replace(
+            self.policy,
+            cancel_mode=cancel_mode or self.policy.cancel_mode,
+            continuation=continuation or self.policy.continuation,
+        )
+        if self._clock is None:
+            self._clock = self._make_clock(self.policy)
+
+    def _make_clock(self, policy: Policy) -> SilenceClock | None:
+        rule = policy.continuation
+        return SilenceClock(rule, self, self._feed_silence, self._loop) if rule else None
+
+    # Voice and persona.
+
+    def configure(self, spec: SessionSpec, event_id: str | None = None) -> asyncio.Future[int]:
+        """Choose voice and persona before binding; the prefix is made in the background."""
+        assert not self.bound
+        if self._preparing is not None:
+            self._preparing.cancel()
+        self.spec = spec
+        source: Future[int] = self._engine.prepare(spec)
+        preparing = asyncio.wrap_future(source)
+        self._preparing = preparing
+        preparing.add_done_callback(lambda done: self._prepared(done, event_id))
+        return preparing
+
+    def bind(self) -> None:
+        """Fix voice and persona; frames are stepped from here on."""
+        if self.bound or self.state != "open":
+            return
+        self.bound = True
+        try:
+            self._engine.bind(self._handle, self.spec)
+        except EngineError as error:
+            self._fail(refusal(error))
+
+    def _prepared(self, done: asyncio.Future[int], event_id: str | None) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self.prefill_positions = done.result()
+        elif self.state == "open" and not self.bound:
+            self.spec = self._engine.default_spec
+            failure = (
+                refusal(error)
+                if isinstance(error, EngineError)
+                else SessionError("prefill_unavailable", "voice and persona could not be prepared")
+            )
+            failure.event_id = event_id
+            self._sink.error(failure)
+
+    # Input.
+
+    def append(self, samples: Samples) -> None:
+        """Take samples of any number; refuse them whole where they would overflow."""
+        if self.state != "open":
+            return
+        waiting = self._framer.frames_after(samples.size) + len(self._in_flight)
+        if waiting > self.policy.queue_frames:
+            self.counters.refused += 1
+            raise SessionError(
+                "input_backpressure",
+                f"{self.policy.queue_frames} frames may wait; nothing of this append was kept",
+            )
+        self._heard()
+        self.counters.accepted += self._framer.append(samples, self._loop.time())
+        self._appended_since_commit = self._appended_since_commit or samples.size > 0
+        if self._clock is not None:
+            self._clock.appended(samples.size / SAMPLE_RATE)
+        self._pump()
+
+    def push_frame(self, pcm: Pcm, *, clocked: bool = False) -> None:
+        """Take one whole frame of a room."""
+        if self.state != "open":
+            return
+        self._heard()
+        self._accept(pcm, clocked)
+        if len(self._framer.waiting) > self.policy.queue_frames and self.policy.drop_oldest:
+            self._framer.drop_oldest()
+            self.counters.dropped_overflow += 1
+
+    def commit(self, *, final: bool = True) -> None:
+        """Acknowledge the appended audio; a final commit zero-pads what is left and steps it."""
+        if not self._appended_since_commit:
+            raise SessionError(
+                "input_audio_buffer_empty", "nothing was appended since the last commit"
+            )
+        self._appended_since_commit = False
+        if final and self._framer.pad(self._loop.time()):
+            self.counters.accepted += 1
+            self._pump()
+        if self._clock is not None:
+            self._clock.turn_given()
+
+    def clear_input(self) -> None:
+        """Forget samples that the engine has not taken."""
+        self.counters.dropped_cancel += self._framer.clear()
+        self._appended_since_commit = False
+
+    def _heard(self) -> None:
+        self._timers.heard()
+        self.bind()
+
+    def _accept(self, pcm: Pcm, clocked: bool) -> None:
+        self._framer.push(pcm, self._loop.time(), clocked=clocked)
+        self.counters.accepted += 1
+        self.counters.clocked += clocked
+        self._pump()
+
+    def _feed_silence(self) -> None:
+        """The silence clock's deadline: a waiting partial frame goes first."""
+        if self._framer.pad(self._loop.time()):
+            self.counters.accepted += 1
+            self._pump()
+        else:
+            self._accept(SILENCE, True)
+
+    def _pump(self) -> None:
+        """Hand over waiting frames while the engine takes them."""
+        while self.state == "open" and len(self._in_flight) < self.policy.in_flight_frames:
+            reservation = self._framer.reserve()
+            if reservation is None or not self._submit(reservation):
+                return
+
+    def _submit(self, reservation: Reservation) -> bool:
+        try:
+            self._engine.submit(
+                self._handle, reservation.epoch, reservation.seq, reservation.frame.pcm
+            )
+        except InputOverflow:
+            self._framer.rollback(reservation)
+            self.counters.rolled_back += 1
+            self._timers.retry(self._pump)
+            return False
+        except EngineError as error:
+            self._framer.rollback(reservation)
+            self.counters.rolled_back += 1
+            self._fail(refusal(error))
+            return False
+        self._framer.commit(reservation)
+        self._in_flight.append(reservation)
+        self.counters.submitted += 1
+        return True
+
+    # Responses and cancel.
+
+    def create_response(
+        self, metadata: Mapping[str, Any] | None = None, event_id: str | None = None
+    ) -> None:
+        """Ask for a response; see the mood for when it is taken up."""
+        if self.state != "open":
+            return
+        self._responses.request(self.epoch, self._frames_to_loud(), metadata, event_id)
+        self._heard()
+        self._release_hold()
+        if self._clock is not None:
+            self._clock.turn_given()
+
+    def _frames_to_loud(self) -> int:
+        """Frames not yet stepped, up to the last one that holds more than silence."""
+        levels = [reservation.frame.level for reservation in self._in_flight]
+        levels += [frame.level for frame in self._framer.waiting]
+        if self._framer.partial.size:
+            levels.append(level_dbfs(self._framer.partial))
+        return max((i + 1 for i, level in enumerate(levels) if level > OPEN_DBFS), default=0)
+
+    def cancel(
+        self,
+        mode: CancelMode | None = None,
+        *,
+        response_id: str | None = None,
+        reason: str = "client_cancelled",
+    ) -> None:
+        """End the response: hard starts a new epoch without memory, soft makes the model quiet."""
+        if self.state != "open":
+            return
+        current = self.response
+        wrong = response_id is not None and (current is None or current.id != response_id)
+        if wrong or not self.responding:
+            raise SessionError("response_not_active", "Cancellation failed: no active response")
+        self._responses.end("cancelled", reason, self.epoch)
+        if (mode or self.policy.cancel_mode) == "hard":
+            self._restart()
+        else:
+            self._hold = Hold()
+            self.counters.holds += 1
+            self._engine.hold(self._handle, True)
+
+    def _restart(self) -> None:
+        self._release_hold()
+        self.counters.dropped_cancel += len(self._in_flight)
+        self._in_flight.clear()
+        self._framer.restart(self._engine.restart(self._handle))
+        self.counters.epochs += 1
+        self._pump()
+
+    def _release_hold(self) -> None:
+        if self._hold is not None:
+            self._hold = None
+            self._engine.hold(self._handle, False)
+
+    # The engine's events, on the loop.
+
+    def _deliver(self, event: EngineEvent) -> None:
+        """In the engine's thread."""
+        self._loop.call_soon_threadsafe(self._receive, event)
+
+    def _receive(self, event: EngineEvent) -> None:
+        if isinstance(event, FrameResult):
+            self._take_result(event)
+        elif isinstance(event, Bound):
+            self._take_bound(event)
+        elif isinstance(event, CallFailed):
+            self._take_failure(event)
+        elif isinstance(event, Released):
+            self._on_released(self)
+            self._finish()
+
+    def _take_bound(self, event: Bound) -> None:
+        if self.state == "open" and event.epoch == self.epoch:
+            self.prefill_positions = event.prefill_positions
+            self._sink.bound(event.epoch, event.prefill_positions)
+
+    def _take_failure(self, event: CallFailed) -> None:
+        code = event.code if event.code in CODES else "call_failed"
+        self._fail(SessionError(code, event.message))
+
+    def _take_result(self, result: FrameResult) -> None:
+        expected = self._in_flight[0] if self._in_flight else None
+        if self.state != "open" or expected is None:
+            self.counters.stale += 1
+            return
+        if (result.epoch, result.seq) != (expected.epoch, expected.seq):
+            self.counters.stale += 1
+            return
+        self._in_flight.popleft()
+        self.counters.stepped += 1
+        held = result.held or self._hold is not None
+        if self._hold is not None and self._hold.step(expected.frame.level):
+            self._release_hold()
+        self._responses.step(self._output(result, expected, held))
+        self.counters.emitted = self._responses.emitted
+        self.counters.withheld = self._responses.withheld
+        self._pump()
+        if self._clock is not None and self.state == "open":
+            self._clock.stepped()
+
+    def _output(self, result: FrameResult, source: Reservation, held: bool) -> OutputFrame:
+        return OutputFrame(
+            epoch=result.epoch,
+            seq=result.seq,
+            position=result.position,
+            pcm=SILENCE if held else result.pcm,
+            text="" if held else result.text,
+            text_token=result.text_token,
+            continuation=source.frame.clocked,
+            held=held,
+            response_id=None,
+            accepted_at=source.frame.accepted_at,
+            delivered_at=self._loop.time(),
+        )
+
+    # The end.
+
+    def _fail(self, error: SessionError) -> None:
+        """This call is lost: say why, end the response as failed, close."""
+        if self.state != "open":
+            return
+        self.on_failure(error.code)
+        self._sink.error(error)
+        self._responses.end("failed", error.code, self.epoch)
+        self.close(error.code)
+
+    def close(self, reason: str, *, expired: bool = False) -> None:
+        """Give the slot back; `Sink.closed` follows once that has happened. Idempotent."""
+        if self.state != "open":
+            return
+        self._responses.end("cancelled", "session_closed", self.epoch)
+        self.state = "closing"
+        self._close_reason, self._expired = reason, expired
+        self.counters.dropped_close += len(self._in_flight) + self._framer.clear()
+        self._in_flight.clear()
+        self._timers.stop()
+        if self._clock is not None:
+            self._clock.stop()
+        if self._preparing is not None:
+            self._preparing.cancel()
+        self._timers.patience(0.0 if reason == "engine_fault" else RELEASE_PATIENCE_S, self._finish)
+        self._engine.close(self._handle)
+
+    def _finish(self) -> None:
+        if self.state != "closing":
+            return
+        self.state = "closed"
+        self._timers.stop()
+        self._sink.closed(self._close_reason, self._expired)
+        self._ended.set()
