@@ -20,6 +20,8 @@ FRAME_SAMPLES = 1_920
 """Samples in one frame, 80 ms."""
 FRAME_SECONDS = 0.08
 AGENT_CODEBOOKS = 8
+STEP_BUCKETS_S = (0.005, 0.010, 0.015, 0.020, 0.030, 0.040, 0.050, 0.060, 0.070, 0.080)
+"""Upper bounds of `EngineStats.step_histogram`, shaped after the 80 ms budget."""
 
 Pcm = NDArray[np.float32]
 """One frame of audio, `[1920]` float32 at 24 kHz, nominally within -1..1."""
@@ -114,7 +116,7 @@ class ResourceExhausted(EngineError):
     retryable = True
 
     def __init__(self, current: int, maximum: int) -> None:
-        super().__init__(f"all {maximum} slots are in use ({current} of {maximum}); try again later")
+        super().__init__(f"all slots are in use ({current} of {maximum}); try again later")
         self.current = current
         self.maximum = maximum
 
@@ -177,6 +179,17 @@ class EngineStats:
     step_p99_s: float
     prefix_bytes: int
     faulted: bool
+    waiting_frames: int = 0
+    prefill_chunks: int = 0
+    failed_cleanups: int = 0
+    step_seconds: float = 0.0
+    """All steps' durations added up."""
+    step_histogram: tuple[int, ...] = ()
+    """Steps per bucket of `STEP_BUCKETS_S`, and one more for the longer ones."""
+    slot_bytes: int = 0
+    """Device memory that one slot's state takes."""
+    mode: str = ""
+    """Device, number format and speed-up in use, for logs and reports."""
 
 
 class Engine(Protocol):
