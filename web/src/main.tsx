@@ -1,0 +1,17 @@
+import "./styles.css";
+
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+
+import { App } from "./App";
+import { Call } from "./call";
+
+const root = document.getElementById("root");
+if (root === null) {
+  throw new Error("index.html has no #root");
+}
+createRoot(root).render(
+  <StrictMode>
+    <App call={new Call()} />
+  </StrictMode>,
+);

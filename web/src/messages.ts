@@ -1,0 +1,44 @@
+/** Data messages of the agent on the topic `personaplex`: JSON objects with a `type`. */
+
+export const DATA_TOPIC = "personaplex";
+
+export type AgentMessage =
+  | { readonly type: "stats"; readonly figures: Readonly<Record<string, number>> }
+  | { readonly type: "refused" | "closed"; readonly message: string };
+
+/** The message, or null for one that this page has no use for. */
+export function parseMessage(payload: Uint8Array): AgentMessage | null {
+  let body: unknown;
+  try {
+    body = JSON.parse(new TextDecoder().decode(payload));
+  } catch {
+    return null;
+  }
+  if (typeof body !== "object" || body === null) {
+    return null;
+  }
+  const fields = body as Record<string, unknown>;
+  switch (fields["type"]) {
+    case "stats":
+      return { type: "stats", figures: numbersOf(fields) };
+    case "state":
+      return ending(fields);
+    default:
+      return null;
+  }
+}
+
+function numbersOf(fields: Record<string, unknown>): Record<string, number> {
+  const entries = Object.entries(fields).filter(
+    (entry): entry is [string, number] => typeof entry[1] === "number",
+  );
+  return Object.fromEntries(entries);
+}
+
+/** A state that ends the call; the others arrive as an attribute of the agent. */
+function ending({ state, message }: Record<string, unknown>): AgentMessage | null {
+  if (state !== "refused" && state !== "closed") {
+    return null;
+  }
+  return { type: state, message: typeof message === "string" ? message : "" };
+}

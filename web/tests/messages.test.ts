@@ -1,0 +1,28 @@
+import { expect, it } from "vitest";
+
+import { parseMessage } from "../src/messages";
+
+const encode = (body: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(body));
+
+it("keeps the numbers of a stats message", () => {
+  expect(parseMessage(encode({ type: "stats", step_ms: 12, note: "x" }))).toEqual({
+    type: "stats",
+    figures: { step_ms: 12 },
+  });
+});
+
+it("reads why a call was refused or closed", () => {
+  expect(parseMessage(encode({ type: "state", state: "refused", message: "busy" }))).toEqual({
+    type: "refused",
+    message: "busy",
+  });
+  expect(parseMessage(encode({ type: "state", state: "speaking" }))).toBeNull();
+});
+
+it.each([[{ type: "transcript" }], [null], ["text"]])("has no use for %j", (body) => {
+  expect(parseMessage(encode(body))).toBeNull();
+});
+
+it("survives what is no JSON", () => {
+  expect(parseMessage(new Uint8Array([0xff, 0x00]))).toBeNull();
+});

@@ -1,0 +1,32 @@
+// @vitest-environment jsdom
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+
+import { App } from "../src/App";
+import { Call } from "../src/call";
+
+beforeEach(() => {
+  vi.stubGlobal("fetch", () =>
+    Promise.resolve(new Response(JSON.stringify({ model: { name: "tiny", notice: "babble" } }))),
+  );
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+it("offers to connect and says what the model is", async () => {
+  render(<App call={new Call()} />);
+  expect(screen.getByRole("button", { name: "Connect" })).toBeDefined();
+  expect(await screen.findByText("babble")).toBeDefined();
+});
+
+it("says what is wrong where the page may not use a microphone", async () => {
+  vi.stubGlobal("isSecureContext", false);
+  render(<App call={new Call()} />);
+  fireEvent.click(screen.getByRole("button", { name: "Connect" }));
+  const alert = await screen.findByRole("alert");
+  expect(alert.getAttribute("data-code")).toBe("insecure-page");
+  expect(screen.getByRole("button", { name: "Connect again" })).toBeDefined();
+});
