@@ -1,0 +1,99 @@
+"""Finds the files of a checkpoint by name: `demo`, a folder, or a Hugging Face repository.
+
+Knows file names and the hub; opens nothing but the list of a folder. Where the bundled demo has
+not been trained, random weights of the same form take its place, made once and kept in the cache.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from model.cache import build_once, cache_folder
+from model.checkpoint.errors import CheckpointIncomplete, CheckpointNotFound
+from model.checkpoint.hub import fetch_repository
+from model.checkpoint.names import (
+    CONFIG_NAME,
+    MIMI_PATTERN,
+    MODEL_NAME,
+    TOKENIZER_PATTERN,
+    VOICES_ARCHIVE,
+    VOICES_FOLDER,
+)
+from model.presets import stand_in_name, write_stand_in
+
+DEMO = "demo"
+DEMO_FOLDER = Path(__file__).parent.parent / "demo" / "checkpoint"
+
+REPO_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """Where the parts of one checkpoint lie; `name` is what the operator asked for."""
+
+    name: str
+    folder: Path
+    config: Path
+    model: Path
+    mimi: Path
+    tokenizer: Path
+    voices: Path
+    """The folder `voices/`, or the archive `voices.tgz`."""
+
+
+def locate(name: str) -> CheckpointFiles:
+    """Find `name`, fetching it from the hub where it is a repository.
+
+    Raises `CheckpointNotFound`, `CheckpointIncomplete`, `GatedRepository`, `HubUnreachable`.
+    """
+    if name == DEMO:
+        return files_in(name, _demo_folder())
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return files_in(name, folder)
+    if folder.exists():
+        raise CheckpointNotFound(f"{folder} is a file; name the folder that holds it")
+    if REPO_ID.fullmatch(name) and not name.startswith("."):
+        repo, _, revision = name.partition("@")
+        return files_in(name, fetch_repository(repo, revision or None))
+    raise CheckpointNotFound(
+        f"there is no model folder {name!r}; name a folder, `demo`, or a Hugging Face repository"
+        " such as nvidia/personaplex-7b-v1"
+    )
+
+
+def files_in(name: str, folder: Path) -> CheckpointFiles:
+    """The parts of the checkpoint in `folder`. Raises `CheckpointIncomplete`."""
+    voices = folder / VOICES_FOLDER
+    return CheckpointFiles(
+        name=name,
+        folder=folder,
+        config=_the_file(folder, CONFIG_NAME),
+        model=_the_file(folder, MODEL_NAME),
+        mimi=_the_file(folder, MIMI_PATTERN),
+        tokenizer=_the_file(folder, TOKENIZER_PATTERN),
+        voices=voices if voices.is_dir() else _the_file(folder, VOICES_ARCHIVE),
+    )
+
+
+def _the_file(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if not found:
+        what = f"{pattern} or {VOICES_FOLDER}/" if pattern == VOICES_ARCHIVE else pattern
+        raise CheckpointIncomplete(
+            f"the model folder {folder} has no {what}; fetch the checkpoint again"
+        )
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise CheckpointIncomplete(
+            f"the model folder {folder} has several {pattern} ({names}); leave one"
+        )
+    return found[0]
+
+
+def _demo_folder() -> Path:
+    if DEMO_FOLDER.is_dir():
+        return DEMO_FOLDER
+    return build_once(cache_folder() / stand_in_name(), write_stand_in)
