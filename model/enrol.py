@@ -35,7 +35,8 @@ def normalise_loudness(pcm: Pcm) -> Pcm:
     measured = pyloudnorm.Meter(SAMPLE_RATE).integrated_loudness(pcm.astype(np.float64))
     if not np.isfinite(measured):
         raise VoiceError("the recording is silent; a voice needs speech")
-    return (pcm * 10 ** ((LOUDNESS - measured) / 20)).astype(np.float32)
+    louder: Pcm = (pcm * 10 ** ((LOUDNESS - measured) / 20)).astype(np.float32)
+    return louder
 
 
 def encode_frames(mimi: Mimi, pcm: Pcm) -> Tensor:

@@ -70,7 +70,8 @@ def voice_like_sound(samples: int, seed: int) -> Pcm:
     overtones = [np.sin(k * phase + random.uniform(0, 6)) / k for k in range(1, 20)]
     envelope = 0.5 - 0.5 * np.cos(2 * np.pi * 3.3 * time)
     noise = 0.02 * random.standard_normal(len(time))
-    return (0.2 * np.sum(overtones, axis=0) * envelope + noise).astype(np.float32)
+    sound: Pcm = (0.2 * np.sum(overtones, axis=0) * envelope + noise).astype(np.float32)
+    return sound
 
 
 def _adopt(module: Module, weights: Mapping[str, Tensor]) -> Module:

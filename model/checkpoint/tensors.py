@@ -63,7 +63,7 @@ class TensorFile:
 def open_tensors(path: Path) -> Iterator[Any]:
     """Map `path`. Raises `CheckpointIncomplete`, `CorruptFile`."""
     try:
-        handle = safe_open(path, framework="pt", device="cpu")
+        handle = safe_open(path, framework="pt", device="cpu")  # type: ignore[no-untyped-call]
     except FileNotFoundError as error:
         raise CheckpointIncomplete(f"{path} does not exist") from error
     except (OSError, SafetensorError) as error:
