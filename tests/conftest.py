@@ -98,11 +98,6 @@ def tiny_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
-    return checkpoint("small")
-
-
-@pytest.fixture(scope="session")
 def demo_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
     """The demo preset with random weights; the trained one is bundled with `model.demo`."""
     return checkpoint("demo")
