@@ -58,7 +58,7 @@ class Carry:
 
     def read(self, key: CarryKey) -> Tensor:
         """`[B, *key.shape]`, a view of the committed state."""
-        return self.old[:, key.offset : key.offset + key.size].unflatten(1, key.shape)
+        return self.old[:, key.offset : key.offset + key.size].view(len(self.old), *key.shape)
 
     def write(self, key: CarryKey, value: Tensor) -> None:
         """Stage `value`, `[B, *key.shape]`, for the commit."""

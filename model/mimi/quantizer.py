@@ -1,8 +1,9 @@
 """Split residual vector quantisation: one semantic codebook and a chain of acoustic ones.
 
 Both branches project the same latent; the acoustic one sees no semantic residual. Modules hold
-weights under the released key names and know nothing of slots. The codebooks' statistics are plain
-buffers that training may move from outside; their vectors are derived at each use.
+weights under the released key names. The codebooks' statistics are plain buffers that training may
+move from outside; their vectors are derived at each use. `StreamingQuantizer` derives them once and
+folds the projections in. Nothing here has a memory or knows of slots.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import QuantizerConfig
+from model.mimi.conv import gemm_operand
 
 MIN_USAGE = 1e-5
 
@@ -131,3 +133,41 @@ class SplitQuantizer(nn.Module):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes `[B, K, F]` to the latent `[B, D, F]`."""
         return self.rvq_first.decode(codes[:, :1]) + self.rvq_rest.decode(codes[:, 1:])
+
+
+class StreamingQuantizer:
+    """A `SplitQuantizer` prepared for one latent a row. The semantic chain has one level."""
+
+    def __init__(self, module: SplitQuantizer) -> None:
+        first, rest = module.rvq_first, module.rvq_rest
+        tables = [book.table() for book in module.codebooks]
+        project = torch.cat((first.input_proj.weight, rest.input_proj.weight)).detach()[:, :, 0]
+        self.project = gemm_operand(project)
+        self.tables = tables
+        self.operands = [gemm_operand(table) for table in tables]
+        self.half_norms = [table.square().sum(-1) / 2 for table in tables]
+        outputs = [first.output_proj] + [rest.output_proj] * (len(tables) - 1)
+        self.bins = len(tables[0])
+        self.decoded = torch.cat(
+            [t @ p.weight.detach()[:, :, 0].T for t, p in zip(tables, outputs, strict=True)]
+        )
+        self.offsets = torch.arange(len(tables), device=project.device) * self.bins
+
+    def encode(self, latent: Tensor) -> Tensor:
+        """The unquantised latent `[B, D]` to codes int64 `[B, K]`."""
+        semantic, residual = torch.mm(latent, self.project).chunk(2, 1)
+        codes = [self._nearest(semantic, 0)]
+        for level in range(1, len(self.tables)):
+            codes.append(self._nearest(residual, level))
+            residual = residual - self.tables[level][codes[-1]]
+        return torch.stack(codes, 1)
+
+    def _nearest(self, x: Tensor, level: int) -> Tensor:
+        return torch.addmm(self.half_norms[level], x, self.operands[level], beta=-1).argmax(1)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Codes `[B, K]` to the latent `[B, D]`. A code out of range, as an idle row may hold, is
+        clamped: it must not bring the others down.
+        """
+        rows = codes.clamp(0, self.bins - 1) + self.offsets
+        return self.decoded[rows].sum(1)

@@ -1,15 +1,20 @@
 """SEANet, the convolutional ends of Mimi: PCM to 25 Hz features and back.
 
 Modules hold weights under the released key names (`model.{i}` counts the activations too) and run
-whole sequences, differentiably, on `[B, C, T]`.
+whole sequences, differentiably, on `[B, C, T]`. `StreamingSeanet` is either end prepared for one
+frame at a time, channels last; what it remembers lies in the carry.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import SeanetConfig
 from model.mimi.conv import CausalConv1d, CausalConvTranspose1d
+from model.state import Carry, CarryLayout
 
 
 class ResidualBlock(nn.Module):
@@ -62,7 +67,7 @@ class SeanetDecoder(nn.Module):
         for ratio in config.ratios:
             layers += [
                 nn.ELU(),
-                CausalConvTranspose1d(width, width // 2, 2 * ratio, ratio),
+                CausalConvTranspose1d(width, width // 2, ratio),
                 ResidualBlock(width // 2, config.residual_kernel_size, config.compress),
             ]
             width //= 2
@@ -72,3 +77,45 @@ class SeanetDecoder(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         out: Tensor = self.model(features)
         return out
+
+
+Step = Callable[[Tensor, Carry], Tensor]
+
+
+class StreamingSeanet:
+    """A chain of prepared layers, `[B, T, C]` in and out."""
+
+    def __init__(self, layers: Iterable[nn.Module], layout: CarryLayout) -> None:
+        self.steps = [_prepare(layer, layout) for layer in layers]
+
+    def __call__(self, x: Tensor, carry: Carry) -> Tensor:
+        for step in self.steps:
+            x = step(x, carry)
+        return x
+
+
+class StreamingResidual:
+    """A `ResidualBlock` of one frame."""
+
+    def __init__(self, block: ResidualBlock, layout: CarryLayout) -> None:
+        self.inner = StreamingSeanet(list(block.block)[1:], layout)
+
+    def __call__(self, x: Tensor, carry: Carry) -> Tensor:
+        return self.inner(F.elu(x), carry).add_(x)
+
+
+def _elu(x: Tensor, carry: Carry) -> Tensor:
+    """In place: between two layers nobody else reads `x`."""
+    return F.elu(x, inplace=True)
+
+
+def _prepare(layer: nn.Module, layout: CarryLayout) -> Step:
+    match layer:
+        case CausalConv1d() | CausalConvTranspose1d():
+            return layer.prepare(layout)
+        case ResidualBlock():
+            return StreamingResidual(layer, layout)
+        case nn.ELU():
+            return _elu
+        case _:
+            raise TypeError(f"SEANet has no layer {type(layer).__name__}")
