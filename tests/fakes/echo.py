@@ -59,7 +59,7 @@ class _Call:
     limit: int
     heard: Heard
     queue: deque[tuple[int, int, Pcm]] = field(default_factory=deque)
-    epoch: int = 1
+    epoch: int = 0
     last_seq: int = 0
     position: int = PREFILL_POSITIONS
     words: int = 0

@@ -1,0 +1,109 @@
+"""One dispatched job: from its metadata to a call, or to a refusal that the room can read.
+
+It translates between LiveKit's job and `RoomCall`; the call itself is not its affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from livekit import api, rtc
+from livekit.agents import AutoSubscribe, JobContext
+
+from agent import people, rpc
+from agent.dispatch import Defaults, Dispatch, parse_dispatch
+from agent.errors import SessionError
+from agent.manager import SessionManager
+from agent.policy import ROOM
+from agent.room import RoomCall, RoomRules
+from agent.transcript import Transcript
+
+log = logging.getLogger(__name__)
+READ_SECONDS = 3.0
+"""How long a refused room keeps its agent, so that the reason is read."""
+LAST_WORDS_SECONDS = 0.3
+"""Between the last message and the deletion of the room that carries it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """What the operator chose for calls in rooms."""
+
+    defaults: Defaults
+    resume_grace: float
+    max_call_duration: float
+
+
+async def run_job(ctx: JobContext, manager: SessionManager, rules: JobRules) -> None:
+    """The job's whole life. Raises nothing but cancellation."""
+    reason = "refused"
+    try:
+        dispatch = parse_dispatch(ctx.job.metadata, rules.defaults)
+        reason = await _call(ctx, manager, dispatch, rules)
+    except SessionError as refusal:
+        log.warning("refused a room: %s: %s", refusal.code, refusal.message)
+        await _refuse(ctx, refusal)
+    except rtc.ConnectError as error:
+        log.warning("could not join a room: %s", error.message)
+    finally:
+        ctx.shutdown(reason)
+
+
+async def _call(
+    ctx: JobContext, manager: SessionManager, dispatch: Dispatch, rules: JobRules
+) -> str:
+    call = RoomCall(
+        ctx.room,
+        RoomRules(dispatch.heard, rules.resume_grace, rules.max_call_duration),
+        lambda sink: manager.open(ROOM, sink, dispatch.spec),
+    )
+
+    async def connect() -> None:
+        await ctx.connect(auto_subscribe=AutoSubscribe.AUDIO_ONLY)
+        rpc.register(ctx.room, call, lambda to: _transfer(ctx, to))
+
+    reason = await call.run(connect)
+    log.info("call ended: %s %s", reason, call.stats())
+    if ctx.room.isconnected():
+        await _empty(ctx)
+    return reason
+
+
+async def _refuse(ctx: JobContext, refusal: SessionError) -> None:
+    """Join only to say why nobody will answer."""
+    try:
+        await ctx.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)
+    except rtc.ConnectError as error:
+        log.warning("could not join a room to refuse it: %s", error.message)
+        return
+    note = Transcript(ctx.room.local_participant, lambda: "")
+    note.state(0, "refused", code=refusal.code, message=refusal.message)
+    writing = asyncio.create_task(note.run())
+    await asyncio.sleep(READ_SECONDS)
+    note.finish()
+    await writing
+
+
+async def _empty(ctx: JobContext) -> None:
+    """Leave nobody alone in a room: hang up telephones, delete a room with one person or none."""
+    await asyncio.sleep(LAST_WORDS_SECONDS)
+    persons = [p for p in ctx.room.remote_participants.values() if people.is_person(p)]
+    if len(persons) <= 1:
+        await ctx.delete_room()
+        return
+    for phone in filter(people.is_phone, persons):
+        request = api.RoomParticipantIdentity(room=ctx.room.name, identity=phone.identity)
+        await ctx.api.room.remove_participant(request)
+
+
+async def _transfer(ctx: JobContext, to: str) -> None:
+    """SIP REFER for the one telephone in the room."""
+    phones = [p for p in ctx.room.remote_participants.values() if people.is_phone(p)]
+    if len(phones) != 1:
+        raise rtc.RpcError(rpc.REFUSED, f"there are {len(phones)} telephones here", "bad_event")
+    try:
+        await ctx.transfer_sip_participant(phones[0], to)
+    except api.TwirpError as error:
+        raise rtc.RpcError(rpc.REFUSED, error.message, "internal_error") from error

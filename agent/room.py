@@ -1,0 +1,287 @@
+"""One call in one room: microphones in, the agent's track and transcript out (contract H).
+
+It puts the parts together (`hearing`, `presence`, `speaker`, `transcript`, a session) and decides
+when the call is over. It knows nothing of jobs, of dispatch and of who may have a slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from livekit import rtc
+
+from agent import people
+from agent.errors import SessionError
+from agent.hearing import Hearing
+from agent.presence import Ending, Presence
+from agent.session import Session
+from agent.sink import OutputFrame, ResponseEnd, ResponseInfo, Sink
+from agent.speaker import Speaker
+from agent.tracks import FRAME_MS, Tracks
+from agent.transcript import Transcript
+from model import SAMPLE_RATE, Pcm
+
+SOURCE_QUEUE_MS = 200
+"""The default of a second would be a second of latency that never goes away."""
+GOODBYE_SECONDS = 2.0
+"""How long the last messages may take."""
+HANG_UP_DIGIT = "#"
+
+
+@dataclass(frozen=True, slots=True)
+class RoomRules:
+    """How a call in a room ends."""
+
+    heard: str
+    resume_grace: float
+    max_call_duration: float
+
+
+class RoomCall:
+    """A session's sink on one side, a room's events on the other."""
+
+    def __init__(
+        self, room: rtc.Room, rules: RoomRules, open_session: Callable[[Sink], Session]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.room = room
+        self.session = open_session(self)
+        self.position = 0
+        self.early = 0
+        """Frames that came before anybody had answered."""
+        self._rules = rules
+        self._loop = loop
+        self._hearing = Hearing(self._heard, loop.time())
+        self._presence = Presence(rules.heard, rules.resume_grace, loop.time())
+        self._tracks = Tracks(self._hearing)
+        self._source = rtc.AudioSource(SAMPLE_RATE, 1, queue_size_ms=SOURCE_QUEUE_MS)
+        self._speaker = Speaker(self._source)
+        self._publication: rtc.LocalTrackPublication | None = None
+        self._transcript: Transcript | None = None
+        self._answered = asyncio.Event()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._failure: SessionError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._frames_out = 0
+        self._listen(room)
+
+    # The life of a call.
+
+    async def run(self, connect: Callable[[], Any]) -> str:
+        """Join, talk until the call is over; the reason. The slot is free afterwards."""
+        self.session.bind()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await connect()
+            self._transcript = Transcript(self.room.local_participant, self._track_sid)
+            self._transcript.state(0, "initializing", session=self.session.id)
+            await self._publish()
+            tasks = [
+                self._loop.create_task(self._speaker.run()),
+                self._loop.create_task(self._clock()),
+            ]
+            self._greet()
+            writing = self._loop.create_task(self._transcript.run())
+            tasks.append(writing)
+            reason = await self._ended
+            self._say_goodbye(reason)
+            await asyncio.wait([writing], timeout=GOODBYE_SECONDS)
+            return reason
+        finally:
+            await self._leave(tasks)
+
+    async def _publish(self) -> None:
+        track = rtc.LocalAudioTrack.create_audio_track("agent", self._source)
+        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+        self._publication = await self.room.local_participant.publish_track(track, options)
+
+    def _greet(self) -> None:
+        """Take in who and what was there before us, then wait for the end."""
+        for participant in list(self.room.remote_participants.values()):
+            self._joined(participant)
+            for publication in participant.track_publications.values():
+                if publication.track is not None:
+                    self._subscribed(publication.track, publication, participant)
+        self._loop.call_later(self._rules.max_call_duration, self.close, "max_call_duration")
+        self._attend()
+
+    def _say_goodbye(self, reason: str) -> None:
+        assert self._transcript is not None
+        details = (
+            {"code": self._failure.code, "message": self._failure.message}
+            if (self._failure)
+            else {}
+        )
+        self._transcript.data("stats", self.t_ms, **self.stats())
+        self._transcript.data("state", self.t_ms, state="closed", reason=reason, **details)
+        self._transcript.finish()
+
+    async def _leave(self, tasks: list[asyncio.Task[None]]) -> None:
+        self.close("room_disconnected")
+        await self.session.wait_closed()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tracks.aclose()
+        await self._source.aclose()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def close(self, reason: str) -> None:
+        """End the call; `run` returns once the slot has gone back. Idempotent."""
+        self.session.close(reason)
+
+    def cancel(self, mode: Any = None) -> None:
+        """Make the agent fall silent, what it has already said included."""
+        self._speaker.clear()
+        self.session.cancel(mode, reason="rpc")
+
+    # What can be read off.
+
+    @property
+    def t_ms(self) -> int:
+        """The frame clock: milliseconds of audio that the agent has made."""
+        return self._frames_out * FRAME_MS
+
+    def stats(self) -> dict[str, Any]:
+        """Every counter of the call, by stage."""
+        return {
+            "session": self.session.id,
+            "epoch": self.session.epoch,
+            "position": self.position,
+            "early": self.early,
+            "hearing": {
+                **dataclasses.asdict(self._hearing.totals()),
+                **dataclasses.asdict(self._hearing.clock.counters),
+            },
+            "frames": dataclasses.asdict(self.session.counters),
+            "speaker": dataclasses.asdict(self._speaker.counters),
+            "messages_lost": self._transcript.lost if self._transcript else 0,
+        }
+
+    def _track_sid(self) -> str:
+        return self._publication.sid if self._publication else ""
+
+    # The session's sink.
+
+    def bound(self, epoch: int, prefill_positions: int) -> None:
+        self._state("listening")
+
+    def response_started(self, response: ResponseInfo) -> None:
+        self._speaker.then(partial(self._state, "speaking"))
+
+    def output(self, frame: OutputFrame) -> None:
+        self.position = frame.position
+        self._frames_out += 1
+        said = partial(self._say, frame.response_id, self.t_ms, frame.text)
+        self._speaker.play(frame.pcm, said)
+
+    def response_done(self, end: ResponseEnd) -> None:
+        self._speaker.then(partial(self._finish_segment, end.id, self.t_ms))
+
+    def error(self, error: SessionError) -> None:
+        self._failure = error
+
+    def closed(self, reason: str, expired: bool) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    def _say(self, segment: str | None, t_ms: int, text: str) -> None:
+        if segment is not None and text and self._transcript is not None:
+            self._transcript.text(segment, t_ms, text)
+
+    def _finish_segment(self, segment: str, t_ms: int) -> None:
+        if self._transcript is not None:
+            self._transcript.done(segment, t_ms)
+        self._state("listening")
+
+    def _state(self, state: str) -> None:
+        if self._transcript is not None:
+            self._transcript.state(self.t_ms, state)
+
+    # Frames in.
+
+    def _heard(self, pcm: Pcm, clocked: bool) -> None:
+        if self._answered.is_set():
+            self.session.push_frame(pcm, clocked=clocked)
+        else:
+            self.early += 1
+
+    async def _clock(self) -> None:
+        """The monotonic clock: it makes the frames that no lead makes."""
+        await self._answered.wait()
+        while True:
+            self._hearing.tick(self._loop.time())
+            await asyncio.sleep(max(0.0, self._hearing.clock.due - self._loop.time()))
+
+    # The room's events.
+
+    def _listen(self, room: rtc.Room) -> None:
+        room.on("participant_connected", self._joined)
+        room.on("participant_disconnected", self._left)
+        room.on("participant_attributes_changed", self._changed)
+        room.on("track_subscribed", self._subscribed)
+        room.on("track_unsubscribed", self._unsubscribed)
+        room.on("sip_dtmf_received", self._digit)
+        room.on("disconnected", lambda *_: self.close("room_disconnected"))
+
+    def _joined(self, participant: rtc.RemoteParticipant) -> None:
+        if people.is_person(participant):
+            answered = people.has_answered(participant)
+            self._presence.joined(participant.identity, participant.sid, answered)
+            self._attend()
+
+    def _left(self, participant: rtc.RemoteParticipant) -> None:
+        if people.is_person(participant):
+            how = people.how_left(participant)
+            now = self._loop.time()
+            self._presence.left(participant.identity, participant.sid, how, now)
+            self._attend()
+
+    def _changed(self, changed: dict[str, str], participant: rtc.RemoteParticipant) -> None:
+        if people.CALL_STATUS in changed and people.has_answered(participant):
+            self._presence.answer(participant.identity)
+            self._attend()
+
+    def _subscribed(
+        self,
+        track: rtc.Track,
+        publication: rtc.RemoteTrackPublication,
+        participant: rtc.RemoteParticipant,
+    ) -> None:
+        heard = participant.identity in self._presence.people
+        if heard and people.is_person(participant) and people.is_speech(publication):
+            self._tracks.start(publication.sid, track)
+
+    def _unsubscribed(
+        self,
+        track: rtc.Track,
+        publication: rtc.RemoteTrackPublication,
+        participant: rtc.RemoteParticipant,
+    ) -> None:
+        self._tracks.stop(publication.sid)
+
+    def _digit(self, dtmf: rtc.SipDTMF) -> None:
+        if self._transcript is not None:
+            self._transcript.data("dtmf", self.t_ms, digit=dtmf.digit)
+        if dtmf.digit == HANG_UP_DIGIT:
+            self.close("hangup_key")
+
+    def _attend(self) -> None:
+        """Somebody came or went: start, go on, or end now or later."""
+        now = self._loop.time()
+        if self._presence.answered:
+            self._answered.set()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        ending = self._presence.ending(now)
+        if isinstance(ending, Ending):
+            self.close(ending.value)
+        elif self._presence.ends_at is not None:
+            self._timer = self._loop.call_at(self._presence.ends_at, self._attend)

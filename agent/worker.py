@@ -1,0 +1,152 @@
+"""The worker's place in LiveKit: registration, load, accept or reject, drain.
+
+The slots belong to the engine; this module only reports them. Jobs run as threads of this process
+with an event loop each, since all of them share its one engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+from livekit import api
+from livekit.agents import AgentServer, JobContext, JobExecutorType, JobRequest
+
+from agent.busy import BusyNotice
+from agent.job import JobRules, run_job
+from agent.manager import SessionManager
+from agent.settings import Settings
+
+log = logging.getLogger(__name__)
+AGENT_DISPLAY_NAME = "PersonaPlex"
+FULL_LOAD = 0.99
+"""At 1 a worker is never asked, and then nobody tells the person in the room that it is full."""
+ALWAYS_AVAILABLE = float("inf")
+RETRY_FOR_EVER = 2**31
+IDLE_RUNNERS = 1
+
+
+class Worker:
+    """One registration with one LiveKit server."""
+
+    def __init__(self, settings: Settings, manager: SessionManager, rules: JobRules) -> None:
+        self._settings = settings
+        self._manager = manager
+        self._rules = rules
+        self._lock = threading.Lock()
+        self._coming = 0
+        """Jobs accepted whose thread has not begun yet."""
+        self._rooms: set[str] = set()
+        self._busy = BusyNotice(settings)
+        self._registered: Callable[[], None] = lambda: None
+        self._server = self._make_server()
+
+    def _make_server(self) -> AgentServer:
+        settings = self._settings
+        server = AgentServer(
+            job_executor_type=JobExecutorType.THREAD,
+            load_fnc=lambda: min(self._manager.load, FULL_LOAD),
+            load_threshold=ALWAYS_AVAILABLE,
+            num_idle_processes=IDLE_RUNNERS,
+            max_retry=RETRY_FOR_EVER,
+            ws_url=settings.livekit_url,
+            api_key=settings.livekit_api_key,
+            api_secret=settings.livekit_api_secret,
+            host="127.0.0.1",
+            port=0,
+        )
+        server.rtc_session(
+            self._entrypoint, agent_name=settings.agent_name, on_request=self._request
+        )
+        server.on("worker_registered", self._announce)
+        return server
+
+    @property
+    def free(self) -> int:
+        """Slots that nobody holds and no accepted job is about to take."""
+        with self._lock:
+            return max(0, self._manager.max_sessions - self._manager.used - self._coming)
+
+    def has_room(self, name: str) -> bool:
+        """Whether somebody who joins this room will find an agent."""
+        return name in self._rooms or (self._manager.ready and self.free > 0)
+
+    async def run(self, registered: Callable[[], None]) -> None:
+        """Serve until `aclose`; comes back by itself when the LiveKit server does."""
+        self._registered = registered
+        await self._server.run(devmode=False)
+
+    async def drain(self) -> None:
+        """Take no more jobs; return when those that run are over."""
+        await self._server.drain(timeout=None)
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+        await self._busy.aclose()
+
+    def _announce(self, worker_id: str, server_info: Any) -> None:
+        settings = self._settings
+        log.info("registered with %s as %s", settings.livekit_url, settings.agent_name)
+        self._registered()
+
+    async def _request(self, request: JobRequest) -> None:
+        if self._manager.draining or not self._take():
+            log.info("no slot is free, another worker may take the room")
+            await request.reject(terminate=False)
+            self._busy.tell(request.room.name)
+            return
+        try:
+            await request.accept(
+                name=AGENT_DISPLAY_NAME,
+                attributes={"lk.agent.state": "initializing"},
+            )
+        except Exception:
+            self._arrived()
+            raise
+
+    def _take(self) -> bool:
+        if self.free < 1:
+            return False
+        with self._lock:
+            self._coming += 1
+        return True
+
+    def _arrived(self) -> None:
+        with self._lock:
+            self._coming -= 1
+
+    async def _entrypoint(self, ctx: JobContext) -> None:
+        """In the job's own thread and loop."""
+        self._arrived()
+        room = ctx.job.room.name
+        self._rooms.add(room)
+        try:
+            await run_job(ctx, self._manager, self._rules)
+        finally:
+            self._rooms.discard(room)
+
+
+async def check_server(settings: Settings) -> str | None:
+    """Why the LiveKit server cannot be used, in one line, or none."""
+    url = settings.livekit_url
+    try:
+        async with asyncio.timeout(10):
+            async with api.LiveKitAPI(
+                url, settings.livekit_api_key, settings.livekit_api_secret
+            ) as livekit:
+                await livekit.room.list_rooms(api.ListRoomsRequest(names=["-"]))
+    except api.TwirpError as error:
+        if error.status in (401, 403):
+            return (
+                f"the LiveKit server at {url} refuses the key or the secret; "
+                "check LIVEKIT_API_KEY and LIVEKIT_API_SECRET against its `keys`"
+            )
+        return f"the LiveKit server at {url} answers {error.code}: {error.message}"
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        why = str(error) or "no answer within 10 s"
+        return f"no LiveKit server at {url} ({why}); check LIVEKIT_URL or start the server"
+    return None
