@@ -1,7 +1,7 @@
 """The depformer: within one position, audio codebook after codebook, each with weights of its own.
 
 Weights under the released names and a differentiable, teacher-forced pass over many positions. The
-free-running loop of a live step is in `model/streaming.py`.
+free-running loop of a live step is in `model/lm_step.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from model.layers import FusedAttention, GatedMLP, RMSNorm, merge_heads, split_h
 
 
 def per_step(x: Tensor, fused: Tensor, steps: int) -> Tensor:
-    """`[N, K, D]` to `[N, K, O]`: step k's block of `fused`, `[steps * O, D]`, is its own matrix."""
+    """`[N, K, D]` to `[N, K, O]`: step k has its own block of `fused`, `[steps * O, D]`."""
     blocks = fused.view(steps, -1, fused.shape[1])
     return torch.stack([F.linear(x[:, k], blocks[k]) for k in range(x.shape[1])], dim=1)
 

@@ -1,7 +1,7 @@
 """The temporal transformer: one position per 80 ms frame, causal, windowed, rope.
 
 Weights under the released names and a differentiable pass over whole sequences. Streaming over a
-ring of keys and values is in `model/streaming.py`; nothing here holds state.
+ring of keys and values is in `model/lm_step.py`; nothing here holds state.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from model.layers import (
     window_mask,
 )
 
+Rope = tuple[Tensor, Tensor]
+"""Cosine and sine of `rope_table`."""
+
 
 class TemporalLayer(nn.Module):
     """Pre-norm attention and SwiGLU; both residuals are added in the model's dtype."""
@@ -34,15 +37,21 @@ class TemporalLayer(nn.Module):
         self.norm2 = RMSNorm(config.dim)
         self.gating = GatedMLP(config.dim, config.hidden)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def project(self, x: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
+        """`[B, T, D]` to turned queries and keys, and values, each `[B, H, T, head_dim]`."""
         projected = F.linear(self.norm1(x), self.self_attn.in_proj_weight)
         q, k, v = split_heads(projected, self.heads)
-        attended = F.scaled_dot_product_attention(
-            apply_rope(q, *rope), apply_rope(k, *rope), v, attn_mask=mask
-        )
+        return apply_rope(q, *rope), apply_rope(k, *rope), v
+
+    def combine(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Attend from `q` to all of `k` and `v`, then the MLP; returns the new `[B, T, D]`."""
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         x = x + self.self_attn.out_proj(merge_heads(attended))
         out: Tensor = x + self.gating(self.norm2(x))
         return out
+
+    def forward(self, x: Tensor, rope: Rope, mask: Tensor) -> Tensor:
+        return self.combine(x, *self.project(x, rope), mask)
 
 
 class TemporalTransformer(nn.Module):
