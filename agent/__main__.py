@@ -20,7 +20,7 @@ COMMANDS = {
     "demo": ("agent.demo", "a LiveKit server, the worker and the page on this machine"),
     "console": ("agent.console", "talk in this terminal, without LiveKit"),
     "offline": ("agent.offline", "a WAV in, a WAV and a transcript out"),
-    "driver": ("agent.driver", "end-to-end and load measurements of a running server"),
+    "driver": ("agent.driver.command", "end-to-end and load measurements of a running server"),
     "voices": ("agent.voices", "list the voices of a checkpoint"),
     "doctor": ("agent.doctor", "check this machine and a checkpoint, then say what to do"),
     "sip": ("agent.sip", "provision telephone numbers"),

@@ -49,13 +49,14 @@ class SessionStatistics:
     silent_frames: int | None
     audio_rms: float | None
     audio_chunks: int
-    data_plane: bool
+    data_plane: bool | None
+    """Null where the transport carries no such metadata."""
     response_ids: list[str]
 
 
 def statistics(
     audio: AudioLedger,
-    audio_events: Iterable[Mapping[str, Any]],
+    audio_events: Iterable[Mapping[str, Any]] | None,
     input_frames: int,
     voiced_threshold: float,
 ) -> SessionStatistics:
@@ -74,7 +75,7 @@ def statistics(
         silent_frames=None if frames is None or voiced is None else frames - voiced,
         audio_rms=float(np.sqrt(np.mean(np.square(pcm)))) if len(pcm) else None,
         audio_chunks=len(audio.packets),
-        data_plane=any(_on_data_plane(event) for event in audio_events),
+        data_plane=None if audio_events is None else any(map(_on_data_plane, audio_events)),
         response_ids=audio.response_ids,
     )
 
@@ -118,7 +119,7 @@ def check_session(
         f"deficit {deficit}, allowed 0 to {options.max_frame_deficit}",
     )
     _at_least("voiced_frames", stats.voiced_frames or 0, options.min_voiced_frames)
-    _require(stats.data_plane, "scheduler_data_plane", "0 deltas with its metadata")
+    _require(stats.data_plane is not False, "scheduler_data_plane", "0 deltas with its metadata")
     ids = len(stats.response_ids)
     _require(ids == 1, "response_identity", f"{ids} response ids, expected 1")
 

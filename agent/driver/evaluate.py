@@ -37,7 +37,8 @@ class Observation:
     planned_frames: int
     sent: Sequence[SendTimes]
     audio: AudioLedger
-    audio_events: Sequence[Mapping[str, Any]]
+    audio_events: Sequence[Mapping[str, Any]] | None
+    """Raw audio events; none where the transport has no such events."""
     first_text_at: float | None
     error_codes: Sequence[str]
     error: str | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -37,6 +36,8 @@ class LoadSession(Protocol):
     async def open(self) -> None: ...
 
     async def stream(self, audio: InputAudio, start: float) -> None: ...
+
+    async def drain(self) -> None: ...
 
     def observe(self, index: int, planned_frames: int, error: str | None) -> Observation: ...
 
@@ -99,7 +100,7 @@ class LoadRun:
     async def _exchange(self, session: LoadSession, start: float) -> str | None:
         try:
             await session.stream(self._audio, start)
-            await asyncio.sleep(self._options.drain_s)
+            await session.drain()
         except DriverError as error:
             return str(error)
         return None

@@ -163,6 +163,10 @@ class Probe:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise DriverError("stream", type(error).__name__) from error
 
+    async def drain(self) -> None:
+        """The fixed wait; audio that comes later is not counted."""
+        await asyncio.sleep(self.options.drain_s)
+
     @staticmethod
     def _append(audio: InputAudio, index: int) -> dict[str, Any]:
         return {

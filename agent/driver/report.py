@@ -173,4 +173,3 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
     with path.open("x", encoding="utf-8") as file:
         file.write(text + "\n")
-
