@@ -175,5 +175,3 @@ class LMStep:
         agent = torch.where(held[:, None], self.silence, codes[:, :AGENT_CODEBOOKS])
         column = torch.cat([text[:, None], agent, user], dim=1)
         return torch.where(start[:, None] & self.delayed, self.initial, column)
-
-
