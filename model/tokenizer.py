@@ -46,10 +46,14 @@ class Tokenizer:
         count: int = self._pieces.GetPieceSize()
         return count
 
+    def encode(self, text: str) -> list[int]:
+        """Tokens of `text` as it stands, without BOS or EOS."""
+        tokens: list[int] = self._pieces.EncodeAsIds(text)
+        return tokens
+
     def encode_persona(self, persona: str) -> list[int]:
         """Tokens of the wrapped persona, without BOS or EOS; an empty persona has none."""
-        tokens: list[int] = self._pieces.EncodeAsIds(wrap_persona(persona))
-        return tokens
+        return self.encode(wrap_persona(persona))
 
     def piece(self, token: int) -> str:
         """The raw piece of `token`; empty where the vocabulary has none (the initial token)."""
