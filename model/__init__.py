@@ -8,6 +8,7 @@ from model.core import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
     SAMPLE_RATE,
+    STEP_BUCKETS_S,
     Bound,
     CallFailed,
     Deliver,
@@ -28,12 +29,14 @@ from model.core import (
     Sampling,
     SessionSpec,
 )
+from model.loading import PersonaPlexEngine, load_engine
 
 __all__ = [
     "AGENT_CODEBOOKS",
     "FRAME_SAMPLES",
     "FRAME_SECONDS",
     "SAMPLE_RATE",
+    "STEP_BUCKETS_S",
     "Bound",
     "CallFailed",
     "Deliver",
@@ -47,10 +50,12 @@ __all__ = [
     "InputOverflow",
     "InvalidVoice",
     "Pcm",
+    "PersonaPlexEngine",
     "PrefillUnavailable",
     "PromptTooLong",
     "Released",
     "ResourceExhausted",
     "Sampling",
     "SessionSpec",
+    "load_engine",
 ]

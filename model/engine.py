@@ -34,7 +34,7 @@ from model.lifecycle import Lifecycle
 from model.meters import Meters
 from model.prefix import Prefills, PrefixCache
 from model.scheduler import rows_computed, step_start
-from model.slots import Call, Frame, Phase, SlotTable
+from model.slots import Call, Frame, Phase, SlotTable, Transcript
 from model.stepper import PrefixT, PromptT, StepInput, StepOutput, Stepper
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class ServingEngine(Generic[PromptT, PrefixT]):
         self,
         stepper: Stepper[PromptT, PrefixT],
         read_prompt: Callable[[SessionSpec], PromptT],
-        piece: Callable[[int], str],
+        new_transcript: Callable[[], Transcript],
         facts: ModelFacts,
         *,
         prefix_bytes: int,
@@ -81,7 +81,7 @@ class ServingEngine(Generic[PromptT, PrefixT]):
         clock: Callable[[], float] = time.monotonic,
         reader: Executor | None = None,
     ) -> None:
-        self._stepper, self._piece, self._facts, self._clock = stepper, piece, facts, clock
+        self._stepper, self._facts, self._clock = stepper, facts, clock
         self._fixed_rows = fixed_rows or stepper.fixed_rows
         self._meters = Meters()
         self._table = SlotTable(stepper.slots, clock)
@@ -94,7 +94,9 @@ class ServingEngine(Generic[PromptT, PrefixT]):
             self._table.wake,
             limit=facts.context // 2,
         )
-        self._calls = Lifecycle(self._table, stepper, self._prefills, self._meters, clock)
+        self._calls = Lifecycle(
+            self._table, stepper, self._prefills, new_transcript, self._meters, clock
+        )
         self._rows: range | None = None
         self._stepped_last = False
         self._fault: EngineFault | None = None
@@ -307,7 +309,7 @@ class ServingEngine(Generic[PromptT, PrefixT]):
             seq=member.frame.seq,
             position=position,
             pcm=output.pcm[slot].copy(),
-            text=self._piece(token),
+            text=member.call.transcript(token),
             text_token=token,
             codes=tuple(output.codes[slot].tolist()),
             held=member.held,

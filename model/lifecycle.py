@@ -25,7 +25,7 @@ from model.core import (
 from model.faults import raise_if_device
 from model.meters import Meters
 from model.prefix import Prefills
-from model.slots import Call, Phase, SlotTable
+from model.slots import Call, Phase, SlotTable, Transcript
 from model.stepper import PrefixT, PromptT, Stepper
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,12 @@ class Lifecycle(Generic[PromptT, PrefixT]):
         table: SlotTable,
         stepper: Stepper[PromptT, PrefixT],
         prefills: Prefills[PromptT, PrefixT],
+        new_transcript: Callable[[], Transcript],
         meters: Meters,
         clock: Callable[[], float],
     ) -> None:
         self._table, self._stepper, self._prefills = table, stepper, prefills
-        self._meters, self._clock = meters, clock
+        self._new_transcript, self._meters, self._clock = new_transcript, meters, clock
         self._prepares: deque[tuple[SessionSpec, Future[int]]] = deque()
 
     def prepare(self, spec: SessionSpec) -> Future[int]:
@@ -96,6 +97,7 @@ class Lifecycle(Generic[PromptT, PrefixT]):
             seated = call.phase is Phase.BINDING and call.epoch == epoch
             if seated:
                 call.phase, call.position = Phase.LIVE, prefix.positions
+                call.transcript = self._new_transcript()
         if seated:
             self.deliver(call, Bound(epoch, prefix.positions))
 

@@ -27,6 +27,8 @@ from model.scheduler import CallTiming
 
 NO_EPOCH = -1
 """What `restart` answers to a superseded handle; frames of this epoch are never stepped."""
+Transcript = Callable[[int], str]
+"""What a text token adds to one epoch's transcript; it remembers bytes of a split character."""
 
 
 class Phase(Enum):
@@ -63,6 +65,8 @@ class Call:
     """Of the last frame accepted in this epoch."""
     position: int = 0
     """The model position that the next frame is stepped at; set by the engine's thread."""
+    transcript: Transcript = str
+    """Made anew when the epoch is seated."""
     held: bool = False
     waiting: deque[Frame] = field(default_factory=deque)
     due: float = float("-inf")

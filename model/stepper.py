@@ -56,6 +56,8 @@ class StepInput:
     held: NDArray[np.bool_]
     positions: list[int]
     """The next position of each slot, 0 where no call is live."""
+    codes: NDArray[np.int64] | None = None
+    """`[B, 8]` user codes that take the place of the encoded frames, for offline work alone."""
 
 
 @dataclass(frozen=True, slots=True)

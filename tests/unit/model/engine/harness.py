@@ -119,7 +119,7 @@ class Rig:
         self.engine = ServingEngine(
             self.stepper,
             fake_reader(self.lengths, self.reads),
-            str,
+            lambda: str,
             ModelFacts(tuple(sorted(self.lengths)), A, context=400),
             prefix_bytes=self.prefix_bytes,
             fixed_rows=self.fixed_rows,

@@ -1,0 +1,54 @@
+"""The real `Stepper`: the frame step of all slots on one device, with its prefixes and clean-ups.
+
+Everything here runs in the engine's thread. Wrapped round the eager reference; what speeds it up
+stands in `model/graphs.py` and in how the weights were prepared.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from model.core import Sampling
+from model.graphs import capture_or_eager, unpack
+from model.prefill import Prefill, Prefix
+from model.prompt import Prompt
+from model.step import FrameStep
+from model.stepper import StepInput, StepOutput
+
+
+class DeviceStepper:
+    """Slots on a device. `poison` fills released slots with NaN, as tests do (contract I6)."""
+
+    def __init__(
+        self,
+        step: FrameStep,
+        device: torch.device,
+        *,
+        precision: str = "float32",
+        poison: bool = False,
+    ) -> None:
+        self._frame_step, self._poison = step, poison
+        self.slots = step.slots
+        self.fixed_rows = device.type == "cuda"
+        with torch.inference_mode():
+            self._step, form = capture_or_eager(step, device)
+        self.mode = f"{device.type}, {precision}, {form}"
+        self.slot_bytes = sum(tensor.nbytes for tensor in step.state_tensors(0).values())
+
+    def begin_prefill(self, prompt: Prompt) -> Prefill:
+        return self._frame_step.begin_prefill(prompt)
+
+    @torch.inference_mode()
+    def admit(self, slot: int, prefix: Prefix, sampling: Sampling | None) -> None:
+        self._frame_step.admit(slot, prefix, sampling)
+
+    @torch.inference_mode()
+    def release(self, slot: int) -> None:
+        if self._poison:
+            self._frame_step.poison(slot)
+        else:
+            self._frame_step.reset(slot)
+
+    @torch.inference_mode()
+    def step(self, rows: range, frames: StepInput) -> StepOutput:
+        return unpack(self._step(rows, frames), rows, self.slots)
