@@ -114,6 +114,8 @@ class DepformerLoop:
 class LMOutput:
     """One step of all rows, before the commit."""
 
+    position: Tensor
+    """The position that was stepped, `[B]`."""
     text: Tensor
     """Text tokens of the emitted frame, `[B]`."""
     codes: Tensor
@@ -160,6 +162,7 @@ class LMStep:
         state.stage(following, position + 1)
         emitted = torch.cat([tokens[:, 1:2], following[:, 2 : 1 + AGENT_CODEBOOKS]], dim=1)
         return LMOutput(
+            position=position.clone(),
             text=tokens[:, 0].clone(),
             codes=emitted.clamp(max=self.config.lm.card - 1),
             hidden=hidden,

@@ -16,13 +16,11 @@ from torch import Tensor
 from model.config import ModelConfig
 from model.core import Sampling
 from model.lm import LanguageModel
-from model.lm_state import LMState, round_cells
-from model.lm_step import DepformerLoop, LMStep
+from model.lm_slots import LMSlots
 from model.mimi import Mimi, StreamingMimi
 from model.prefill import Prefill, Prefix
-from model.prepared import Maker, PlainMaker, prepare
+from model.prepared import PlainMaker, PreparedLM, prepare
 from model.prompt import Prompt
-from model.sampling import GREEDY, Choosers, SamplerRows
 from model.state import Carry, CarryLayout
 
 
@@ -43,10 +41,10 @@ class FrameOutput:
 
 
 class FrameStep:
-    """The state of `slots` slots and the step of any run of them.
+    """The state of `slots` slots and the step of one or all of them.
 
-    The language model's dtype and device are its weights'; the codec is fp32. `sampling` admits
-    seeded calls beside greedy ones, at the price of drawing for every row.
+    The language model's dtype and device are its weights'; the codec is fp32. `prepared` is the
+    form to compute with, the plain one where none is given.
     """
 
     def __init__(
@@ -56,21 +54,19 @@ class FrameStep:
         config: ModelConfig,
         slots: int,
         *,
-        maker: Maker | None = None,
+        prepared: PreparedLM | None = None,
         sampling: bool = False,
     ) -> None:
-        like = lm.text_emb.weight
+        prepared = prepared or prepare(lm, PlainMaker(), lm.config.dep_q)
+        device = prepared.text_emb.device
         layout = CarryLayout()
         self.lm, self.config = lm, config
-        self.prepared = prepare(lm, maker or PlainMaker(), lm.config.dep_q)
         self.codec = StreamingMimi(mimi, layout)
-        self.carry = Carry.allocate(layout, slots, like.device)
-        self.codec_state = self.codec.allocate(slots, like.device)
-        self.lm_state = LMState.allocate(lm.config, slots, like.device, like.dtype)
-        self.sampler = SamplerRows.allocate(slots, like.device) if sampling else None
+        self.carry = Carry.allocate(layout, slots, device)
+        self.codec_state = self.codec.allocate(slots, device)
+        self.lm_slots = LMSlots(prepared, config, slots, sampling=sampling)
         self.origins = [0] * slots
-        self._steps = {rows: LMStep(self.prepared, config, rows) for rows in {1, slots}}
-        self._opening = DepformerLoop(self.prepared, 1)
+        """Each slot's first live position, where its codec begins."""
 
     @property
     def slots(self) -> int:
@@ -89,8 +85,8 @@ class FrameStep:
     ) -> FrameOutput:
         """Step slots `rows` with `pcm` `[R, 1920]`; only rows `stepped` `[R]` move on.
 
-        `positions` are the next positions of the rows on the host, 0 for idle ones: attention is
-        cut to the longest. Without them it runs over whole rings, as a captured graph must.
+        `positions` are the rows' next positions on the host, 0 for idle ones: attention is cut to
+        the longest. Without them it runs over whole rings, as a captured graph must.
         """
         latent = self.codec.encode_latent(
             pcm[:, None],
@@ -100,7 +96,7 @@ class FrameStep:
         )
         heard = torch.isfinite(latent.sum(-1))
         codes = self.codec.quantizer.encode(latent)
-        return self._finish(rows, codes, heard, stepped, held, positions)
+        return self._answer(rows, codes, heard, stepped, held, positions)
 
     @torch.inference_mode()
     def step_codes(
@@ -113,9 +109,9 @@ class FrameStep:
     ) -> FrameOutput:
         """`step` with the user's codes `[R, 8]` in place of sound; the encoder rests."""
         heard = torch.ones_like(stepped)
-        return self._finish(rows, codes, heard, stepped, held, positions)
+        return self._answer(rows, codes, heard, stepped, held, positions)
 
-    def _finish(
+    def _answer(
         self,
         rows: range,
         codes: Tensor,
@@ -124,30 +120,16 @@ class FrameStep:
         held: Tensor,
         positions: Sequence[int] | None,
     ) -> FrameOutput:
-        lm_state = self.lm_state.rows(rows.start, rows.stop)
         codec_state = self.codec_state.rows(rows.start, rows.stop)
         carry = self.carry.rows(rows.start, rows.stop)
-        position = lm_state.position.clone()
-        choose = self._choosers(rows, position + 1)
-        cells = self._lm_cells(positions)
-        said = self._steps[len(rows)](lm_state, codes, held, choose, cells)
+        said = self.lm_slots.step(rows, codes, held, positions)
         cells = self._codec_cells(rows, positions)
         pcm = self.codec.decode(said.codes, codec_state, carry, cells)
         finite = heard & said.finite & torch.isfinite(pcm.sum(-1))
-        lm_state.commit(stepped)
+        self.lm_slots.commit(rows, stepped)
         codec_state.commit(stepped)
         carry.commit(stepped)
-        return FrameOutput(pcm, said.text, said.codes, finite, position)
-
-    def _choosers(self, rows: range, position: Tensor) -> Choosers:
-        if self.sampler is None:
-            return GREEDY
-        sampler = self.sampler.rows(rows.start, rows.stop)
-        return sampler.choosers(sampler.noise(position, self.prepared.steps))
-
-    def _lm_cells(self, positions: Sequence[int] | None) -> int:
-        capacity = self.lm_state.ring.capacity
-        return capacity if positions is None else min(capacity, round_cells(max(positions) + 1))
+        return FrameOutput(pcm, said.text, said.codes, finite, said.position)
 
     def _codec_cells(self, rows: range, positions: Sequence[int] | None) -> int:
         if positions is None:
@@ -163,39 +145,21 @@ class FrameStep:
 
     @torch.inference_mode()
     def admit(self, slot: int, prefix: Prefix, sampling: Sampling | None) -> None:
-        """Copy the prefix into the slot and decide what its last position decides (contract I3)."""
-        if sampling is not None and self.sampler is None:
-            raise ValueError("this step was built for greedy calls only")
+        """Start a call in the slot, its codec fresh. Raises as `LMSlots.admit`."""
         self.reset(slot)
-        if self.sampler is not None:
-            self.sampler.assign(slot, sampling)
-        positions = prefix.positions
-        self.lm_state.ring.k[:, slot, :, :positions] = prefix.k
-        self.lm_state.ring.v[:, slot, :, :positions] = prefix.v
-        self.lm_state.place(slot, self._first_column(slot, prefix), positions)
-        self.origins[slot] = positions
-
-    def _first_column(self, slot: int, prefix: Prefix) -> Tensor:
-        """Column M `[17]`, with the text and the first agent codebook that M - 1 decides."""
-        position = torch.tensor([prefix.positions], device=prefix.hidden.device)
-        choose = self._choosers(range(slot, slot + 1), position)
-        text = choose.text(self.prepared.text_head(prefix.hidden))
-        projected = self.prepared.depformer_in(prefix.hidden)[0]
-        first = choose.audio(self._opening.step(0, projected, text), 0)
-        return torch.cat([text, first, prefix.tokens[2:]])
+        self.lm_slots.admit(slot, prefix, sampling)
+        self.origins[slot] = prefix.positions
 
     def reset(self, slot: int) -> None:
         """Forget everything of the slot (contract A5)."""
-        self.lm_state.reset(slot)
+        self.lm_slots.reset(slot)
         self.codec_state.reset(slot)
         self.carry.reset(slot)
         self.origins[slot] = 0
-        if self.sampler is not None:
-            self.sampler.assign(slot, None)
 
     def state_tensors(self, slot: int) -> dict[str, Tensor]:
         """Views of all floating state of the slot, by stage; tests poison them (contract I6)."""
-        codec, ring = self.codec_state, self.lm_state.ring
+        codec, ring = self.codec_state, self.lm_slots.state.ring
         return {
             "carry": self.carry.old[slot],
             "carry_staged": self.carry.new[slot],
