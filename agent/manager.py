@@ -17,19 +17,22 @@ from agent.errors import Refused, SessionError, refusal
 from agent.policy import Policy
 from agent.session import Session
 from agent.sink import Sink
+from agent.turns import TurnThresholds
 from agent.warmup import warm_up
 from model import Engine, EngineError, SessionSpec
 
 log = logging.getLogger(__name__)
 
 CLOSE_PATIENCE_S = 10.0
+DEFAULT_TURNS = TurnThresholds()
 
 
 class SessionManager:
     """Opens sessions over one engine and knows those that hold a slot."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, turns: TurnThresholds = DEFAULT_TURNS) -> None:
         self.engine = engine
+        self.turns = turns
         self.draining = False
         self.warm = False
         self.opened = 0
@@ -75,9 +78,8 @@ class SessionManager:
             self.refused += 1
             raise Refused("server_draining", "the server is shutting down")
         try:
-            session = Session(
-                self.engine, policy, sink, spec or self.engine.default_spec, self._released
-            )
+            spec = spec or self.engine.default_spec
+            session = Session(self.engine, policy, sink, spec, self._released, self.turns)
         except EngineError as error:
             self.refused += 1
             raise refusal(error) from error

@@ -13,7 +13,7 @@ from typing import Any
 from agent.errors import SessionError
 from agent.policy import Policy
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo, ResponseStatus, Sink
-from agent.turns import FLOOR_DBFS, SpeechDetector, level_dbfs
+from agent.turns import FLOOR_DBFS, SpeechDetector, TurnThresholds, level_dbfs
 
 PATIENCE_FRAMES = 100
 """Frames that a requested response waits, for its turn and then for speech."""
@@ -43,11 +43,11 @@ class _Request:
 class Responses:
     """The responses of one session."""
 
-    def __init__(self, policy: Policy, session_id: str, sink: Sink) -> None:
+    def __init__(self, policy: Policy, session_id: str, sink: Sink, turns: TurnThresholds) -> None:
         self._policy = policy
         self._session_id = session_id
         self._sink = sink
-        self._detector = SpeechDetector()
+        self._detector = SpeechDetector(turns)
         self._open: _Open | None = None
         self._request: _Request | None = None
         self._unsent: OutputFrame | None = None

@@ -24,7 +24,7 @@ from agent.policy import CancelMode, Continuation, Policy
 from agent.responses import Responses
 from agent.sink import OutputFrame, ResponseInfo, Sink
 from agent.timers import Timers
-from agent.turns import OPEN_DBFS, Hold, level_dbfs
+from agent.turns import OPEN_DBFS, Hold, TurnThresholds, level_dbfs
 from model import (
     FRAME_SAMPLES,
     SAMPLE_RATE,
@@ -56,6 +56,7 @@ class Session:
         sink: Sink,
         spec: SessionSpec,
         on_released: Callable[[Session], None],
+        turns: TurnThresholds,
     ) -> None:
         self.id = f"duplex-{uuid.uuid4().hex}"
         self.policy = policy
@@ -72,7 +73,7 @@ class Session:
         self._ended = asyncio.Event()
         self._framer = Framer()
         self._in_flight: deque[Reservation] = deque()
-        self._responses = Responses(policy, self.id, sink)
+        self._responses = Responses(policy, self.id, sink, turns)
         self._hold: Hold | None = None
         self._preparing: asyncio.Future[int] | None = None
         self._appended_since_commit = False
@@ -172,19 +173,23 @@ class Session:
         """Take samples of any number; refuse them whole where they would overflow."""
         if self.state != "open":
             return
-        waiting = self._framer.frames_after(samples.size) + len(self._in_flight)
-        if waiting > self.policy.queue_frames:
-            self.counters.refused += 1
-            raise SessionError(
-                "input_backpressure",
-                f"{self.policy.queue_frames} frames may wait; nothing of this append was kept",
-            )
+        self.check_room(samples.size)
         self._heard()
         self.counters.accepted += self._framer.append(samples, self._loop.time())
         self._appended_since_commit = self._appended_since_commit or samples.size > 0
         if self._clock is not None:
             self._clock.appended(samples.size / SAMPLE_RATE)
         self._pump()
+
+    def check_room(self, samples: int) -> None:
+        """Refuse an append of so many samples where too much would wait."""
+        waiting = self._framer.frames_after(samples) + len(self._in_flight)
+        if waiting > self.policy.queue_frames:
+            self.counters.refused += 1
+            raise SessionError(
+                "input_backpressure",
+                f"{self.policy.queue_frames} frames may wait; nothing of this append was kept",
+            )
 
     def push_frame(self, pcm: Pcm, *, clocked: bool = False) -> None:
         """Take one whole frame of a room."""
@@ -196,16 +201,21 @@ class Session:
             self._framer.drop_oldest()
             self.counters.dropped_overflow += 1
 
-    def commit(self, *, final: bool = True) -> None:
-        """Acknowledge the appended audio; a final commit zero-pads what is left and steps it."""
+    def commit(self, *, final: bool = True, tail: Samples | None = None) -> None:
+        """Acknowledge the appended audio; a final commit zero-pads what is left and steps it.
+
+        `tail` is what a resampler still held of that audio.
+        """
         if not self._appended_since_commit:
             raise SessionError(
                 "input_audio_buffer_empty", "nothing was appended since the last commit"
             )
         self._appended_since_commit = False
-        if final and self._framer.pad(self._loop.time()):
-            self.counters.accepted += 1
-            self._pump()
+        if tail is not None:
+            self.counters.accepted += self._framer.append(tail, self._loop.time())
+        if final:
+            self.counters.accepted += self._framer.pad(self._loop.time())
+        self._pump()
         if self._clock is not None:
             self._clock.turn_given()
 
@@ -375,6 +385,7 @@ class Session:
             response_id=None,
             accepted_at=source.frame.accepted_at,
             delivered_at=self._loop.time(),
+            heard=source.frame.pcm,
         )
 
     # The end.

@@ -36,6 +36,8 @@ class OutputFrame:
     """Loop time at which the input of this frame was complete."""
     delivered_at: float
     """Loop time at which the result reached the loop."""
+    heard: Pcm
+    """The input of this step, 1920 samples: what the model heard while it said this."""
 
 
 @dataclass(frozen=True, slots=True)

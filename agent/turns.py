@@ -15,8 +15,6 @@ from model import Pcm
 PAD_TOKENS = frozenset({0, 3})
 """Text ids that carry no text: the end of a pad and the pad."""
 OPEN_DBFS = -50.0
-OPEN_FRAMES = 2
-QUIET_FRAMES = 10
 FLOOR_DBFS = -120.0
 
 SPOKEN_DBFS = -45.0
@@ -32,10 +30,20 @@ def level_dbfs(pcm: Pcm) -> float:
     return FLOOR_DBFS if power <= 1e-12 else 10.0 * math.log10(power)
 
 
+@dataclass(frozen=True, slots=True)
+class TurnThresholds:
+    """What counts as the agent's speech, and how much quiet ends it."""
+
+    open_dbfs: float = OPEN_DBFS
+    open_frames: int = 2
+    done_frames: int = 10
+
+
 @dataclass(slots=True)
 class SpeechDetector:
     """The agent's own speech: opens at text or the second loud frame, done after ten quiet ones."""
 
+    turns: TurnThresholds = TurnThresholds()
     speaking: bool = False
     loud_run: int = 0
     quiet_run: int = 0
@@ -43,12 +51,12 @@ class SpeechDetector:
     def step(self, level: float, text_token: int) -> bool:
         """Take one output frame; true while the agent speaks."""
         text = text_token not in PAD_TOKENS
-        loud = level > OPEN_DBFS
+        loud = level > self.turns.open_dbfs
         self.loud_run = self.loud_run + 1 if loud else 0
         self.quiet_run = 0 if text or loud else self.quiet_run + 1
         if not self.speaking:
-            self.speaking = text or self.loud_run >= OPEN_FRAMES
-        elif self.quiet_run >= QUIET_FRAMES:
+            self.speaking = text or self.loud_run >= self.turns.open_frames
+        elif self.quiet_run >= self.turns.done_frames:
             self.speaking = False
         return self.speaking
 
