@@ -1,0 +1,86 @@
+"""Telephone numbers are provisioned on a real LiveKit server with a real Redis, idempotently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.__main__ import main
+from tests.servers import LiveKitServer, RedisServer
+
+pytestmark = pytest.mark.e2e
+
+NUMBER = "+12025550100"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveKitServer]:
+    with RedisServer(tmp_path) as redis, LiveKitServer(tmp_path, redis=redis.address) as livekit:
+        for name, value in livekit.environment.items():
+            monkeypatch.setenv(name, value)
+        yield livekit
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    assert main(["sip", "list"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_twice_gives_one_trunk_and_one_rule(  # contract: H7
+    server: LiveKitServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sip", "setup", "--number", NUMBER]) == 0
+    first = listed(capsys)
+    assert main(["sip", "setup", "--number", NUMBER]) == 0
+    assert listed(capsys) == first
+    assert [line.split()[0] for line in first] == ["trunk", "rule"]
+    assert NUMBER in first[0] and "any address" in first[0]
+    assert "agent personaplex" in first[1]
+
+
+def test_setup_again_changes_what_differs(
+    server: LiveKitServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["sip", "setup", "--number", NUMBER])
+    identities = [line.split(":")[0] for line in listed(capsys)]
+    narrowed = ["--allowed-addresses", "192.0.2.0/24, 198.51.100.7"]
+    assert main(["sip", "setup", "--number", "+12025550101", *narrowed]) == 0
+    changed = listed(capsys)
+    assert [line.split(":")[0] for line in changed] == identities
+    assert "+12025550101 from 192.0.2.0/24, 198.51.100.7" in changed[0]
+
+
+def test_remove_leaves_nothing_and_touches_nobody_else(
+    server: LiveKitServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["sip", "setup", "--number", "+12025550102", "--agent-name", "other"])
+    main(["sip", "setup", "--number", NUMBER])
+    assert main(["sip", "remove"]) == 0
+    assert listed(capsys) == ["nothing is provisioned for the agent personaplex"]
+    assert main(["sip", "list", "--agent-name", "other"]) == 0
+    assert "+12025550102" in capsys.readouterr().out
+
+
+def test_bad_input_is_one_clear_line(
+    server: LiveKitServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sip", "setup", "--number", "555"]) == 2
+    assert main(["sip", "list", "--api-secret", "x" * 40]) == 2
+    assert main(["sip", "list", "--url", "ws://127.0.0.1:1"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["error:"] * 3
+    assert "E.164" in lines[0] and "secret" in lines[1] and "cannot reach" in lines[2]
+
+
+def test_a_server_without_redis_says_so(
+    livekit_server: LiveKitServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in livekit_server.environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["sip", "list"]) == 2
+    assert "Redis" in capsys.readouterr().err
