@@ -66,6 +66,7 @@ class RoomCall:
         self._answered = asyncio.Event()
         self._ended: asyncio.Future[str] = loop.create_future()
         self._failure: SessionError | None = None
+        self._doing = "initializing"
         self._timer: asyncio.TimerHandle | None = None
         self._frames_out = 0
         self._listen(room)
@@ -79,8 +80,8 @@ class RoomCall:
         try:
             await connect()
             self._transcript = Transcript(self.room.local_participant, self._track_sid)
-            self._transcript.state(0, "initializing", session=self.session.id)
             await self._publish()
+            self._state(self._doing)
             tasks = [
                 self._loop.create_task(self._speaker.run()),
                 self._loop.create_task(self._clock()),
@@ -200,9 +201,10 @@ class RoomCall:
             self._transcript.done(segment, t_ms)
         self._state("listening")
 
-    def _state(self, state: str) -> None:
+    def _state(self, doing: str) -> None:
+        self._doing = doing
         if self._transcript is not None:
-            self._transcript.state(self.t_ms, state)
+            self._transcript.state(self.t_ms, doing, session=self.session.id)
 
     # Frames in.
 

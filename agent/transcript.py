@@ -71,8 +71,7 @@ class Transcript:
 
     def data(self, kind: str, t_ms: int, **fields: Any) -> None:
         """A JSON data message."""
-        message = json.dumps({"type": kind, "t_ms": t_ms, **fields}, ensure_ascii=False)
-        self._queue.put_nowait(lambda: self._publish(message))
+        self._queue.put_nowait(lambda: self._publish(kind, t_ms, **fields))
 
     async def run(self) -> None:
         while (write := await self._queue.get()) is not None:
@@ -92,7 +91,7 @@ class Transcript:
         self._text += delta
         assert self._stream is not None
         await self._stream.write(delta)
-        self.data("transcript", t_ms, segment=segment, text=delta, final=False)
+        await self._publish("transcript", t_ms, segment=segment, text=delta, final=False)
 
     async def _open(self, segment: str) -> None:
         self._segment, self._text = segment, ""
@@ -109,8 +108,9 @@ class Transcript:
         stream, self._stream = self._stream, None
         if stream is None or self._segment != segment:
             return
-        self.data("transcript", t_ms, segment=segment, text=self._text, final=True)
         await stream.aclose(attributes={"lk.transcription_final": "true"})
+        await self._publish("transcript", t_ms, segment=segment, text=self._text, final=True)
 
-    async def _publish(self, message: str) -> None:
+    async def _publish(self, kind: str, t_ms: int, **fields: Any) -> None:
+        message = json.dumps({"type": kind, "t_ms": t_ms, **fields}, ensure_ascii=False)
         await self._publisher.publish_data(message, reliable=True, topic=DATA_TOPIC)

@@ -153,7 +153,7 @@ class EchoEngine:
                 self._work.append(lambda: self._release(call))
                 self._wake.notify()
 
-    def stop(self) -> None:
+    def shutdown(self) -> None:
         """End the engine's thread; calls still open are dropped."""
         with self._wake:
             self._stopping = True

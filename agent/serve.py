@@ -1,0 +1,156 @@
+"""One process around one engine: the HTTP app, the worker, signals, drain and the exit code.
+
+It starts and ends things in order and does nothing else. `start` and `demo` differ only in what
+surrounds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from aiohttp import web
+
+from agent.command import CommandError
+from agent.connection import connection_routes
+from agent.dispatch import Defaults
+from agent.http import HttpOptions, build_app
+from agent.job import JobRules
+from agent.manager import SessionManager
+from agent.settings import Settings
+from agent.worker import Worker
+from model import Engine, SessionSpec
+
+log = logging.getLogger(__name__)
+PAGE = Path(__file__).resolve().parent.parent / "web" / "dist"
+STOPPED, FAULTED = 0, 3
+
+
+def listen(host: str, port: int, where: str) -> socket.socket:
+    """Take the port before anything slow happens. Raises `CommandError` naming port and setting."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise CommandError(
+            f"port {port} on {host} cannot be used ({error.strerror}); choose another with {where}"
+        ) from None
+    return listener
+
+
+def default_spec(engine: Engine, settings: Settings) -> SessionSpec:
+    """The checkpoint's voice and persona, or those of the settings."""
+    own = engine.default_spec
+    voice = settings.voice or own.voice
+    if voice not in engine.voices:
+        choices = ", ".join(engine.voices)
+        raise CommandError(f"--voice {voice}: there is no such voice; there are {choices}")
+    return SessionSpec(voice=voice, persona=settings.persona or own.persona, sampling=own.sampling)
+
+
+async def serve(
+    settings: Settings,
+    engine: Engine,
+    listener: socket.socket,
+    announce: Callable[[Settings], None],
+) -> int:
+    """Until a signal or a fault; `announce` is called when the first call can come."""
+    stop = asyncio.Event()
+    _on_signals(stop)
+    manager = SessionManager(engine)
+    manager.on_fault(_from_any_thread(stop))
+    defaults = Defaults(
+        default_spec(engine, settings), engine.voices, settings.heard, settings.allow_sampling
+    )
+    rules = JobRules(defaults, settings.resume_grace, settings.max_call_duration)
+    worker = Worker(settings, manager, rules)
+    runner = web.AppRunner(
+        build_app(
+            manager,
+            http_options(settings, defaults.spec),
+            routes=connection_routes(settings, defaults, worker.has_room),
+            static=PAGE if PAGE.is_dir() else None,
+        )
+    )
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    await manager.warmup(settings.warmup_frames)
+    running = asyncio.create_task(worker.run(_once(lambda: announce(settings))))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        return await _wind_down(settings, manager, worker)
+    finally:
+        stopping.cancel()
+        await worker.aclose()
+        await runner.cleanup()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def _wind_down(settings: Settings, manager: SessionManager, worker: Worker) -> int:
+    """Let the calls end within the drain time, or at once where the device is gone."""
+    if manager.faulted:
+        log.error("the device failed; leaving, so that a supervisor can start afresh")
+        await manager.close_all("engine_fault")
+        return FAULTED
+    manager.begin_drain()
+    if manager.sessions:
+        log.info("draining: %d calls may go on %g s", len(manager.sessions), settings.drain_time)
+    await asyncio.gather(manager.drain(settings.drain_time), worker.drain())
+    return STOPPED
+
+
+def http_options(settings: Settings, spec: SessionSpec) -> HttpOptions:
+    return HttpOptions(
+        api_keys=_words(settings.api_keys),
+        allow_sampling=settings.allow_sampling,
+        model_name=settings.model,
+        cors_origins=_words(settings.cors_origins),
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _once(do: Callable[[], None]) -> Callable[[], None]:
+    """The worker registers again after each outage; the first time alone is news."""
+    done = False
+
+    def only_once() -> None:
+        nonlocal done
+        if not done:
+            done = True
+            do()
+
+    return only_once
+
+
+def _from_any_thread(event: asyncio.Event) -> Callable[[], None]:
+    loop = asyncio.get_running_loop()
+    return lambda: loop.call_soon_threadsafe(event.set) and None
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    """The first signal drains, the second ends the process as it stands."""
+
+    def signalled() -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)

@@ -1,0 +1,56 @@
+"""Servers and workers for end-to-end tests, each started once for the tests that share it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.processes import LiveKitServer, WorkerProcess
+
+WorkerFactory = Callable[..., WorkerProcess]
+
+
+@pytest.fixture(scope="module")
+def livekit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]:
+    """A `livekit-server` of this module's own."""
+    server = LiveKitServer(tmp_path_factory.mktemp("livekit"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def echo_worker(
+    livekit: LiveKitServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WorkerProcess]:
+    """The worker around the echo engine, with two slots; it records what each call was given."""
+    folder = tmp_path_factory.mktemp("echo")
+    worker = WorkerProcess(folder, livekit.url, "--record", str(folder), echo=True)
+    worker.start()
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture
+def start_worker(livekit: LiveKitServer, tmp_path: Path) -> Iterator[WorkerFactory]:
+    """Makes workers against this module's server that end with the test."""
+    workers: list[WorkerProcess] = []
+
+    def make(*options: str, echo: bool = True) -> WorkerProcess:
+        name = f"worker-{len(workers)}"
+        worker = WorkerProcess(tmp_path, livekit.url, *options, echo=echo, name=name)
+        workers.append(worker)
+        worker.start()
+        return worker
+
+    yield make
+    for worker in workers:
+        worker.kill()
+
+
+@pytest.fixture
+def room_name() -> str:
+    return f"room-{uuid.uuid4().hex[:12]}"
