@@ -14,8 +14,6 @@ from random import Random
 import pytest
 import torch
 
-from tests.servers import LiveKitServer
-
 os.environ.setdefault("NO_TORCH_COMPILE", "1")
 
 CATEGORIES = {"unit", "parity", "e2e", "browser", "gpu"}
@@ -103,10 +101,3 @@ def tiny_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
 def demo_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
     """The demo preset with random weights; the trained one is bundled with `model.demo`."""
     return checkpoint("demo")
-
-
-@pytest.fixture(scope="session")
-def livekit_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]:
-    """One server for all tests that neither kill it nor need Redis."""
-    with LiveKitServer(tmp_path_factory.mktemp("livekit")) as server:
-        yield server

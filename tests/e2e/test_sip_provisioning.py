@@ -8,19 +8,29 @@ from pathlib import Path
 import pytest
 
 from agent.__main__ import main
-from tests.servers import LiveKitServer, RedisServer
+from tests.e2e.processes import API_KEY, API_SECRET, LiveKitServer, RedisServer
 
 pytestmark = pytest.mark.e2e
 
 NUMBER = "+12025550100"
 
 
+def address(server: LiveKitServer, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("LIVEKIT_URL", server.url)
+    environment.setenv("LIVEKIT_API_KEY", API_KEY)
+    environment.setenv("LIVEKIT_API_SECRET", API_SECRET)
+
+
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveKitServer]:
-    with RedisServer(tmp_path) as redis, LiveKitServer(tmp_path, redis=redis.address) as livekit:
-        for name, value in livekit.environment.items():
-            monkeypatch.setenv(name, value)
-        yield livekit
+    redis = RedisServer(tmp_path)
+    redis.start()
+    livekit = LiveKitServer(tmp_path, redis=redis.address)
+    livekit.start()
+    address(livekit, monkeypatch)
+    yield livekit
+    livekit.kill()
+    redis.kill()
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -76,11 +86,8 @@ def test_bad_input_is_one_clear_line(
 
 
 def test_a_server_without_redis_says_so(
-    livekit_server: LiveKitServer,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    livekit: LiveKitServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in livekit_server.environment.items():
-        monkeypatch.setenv(name, value)
+    address(livekit, monkeypatch)
     assert main(["sip", "list"]) == 2
     assert "Redis" in capsys.readouterr().err
