@@ -1,0 +1,28 @@
+"""A LiveKit agent that talks through PersonaPlex: `python agent.py dev`.
+
+Needs LIVEKIT_URL, LIVEKIT_API_KEY, LIVEKIT_API_SECRET and, unless the server runs on this machine
+and its default port, PERSONAPLEX_URL.
+"""
+
+from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli, room_io
+from livekit.plugins import personaplex
+
+PERSONA = "You work for a small bakery. You enjoy a good conversation about bread."
+
+server = AgentServer()
+
+
+@server.rtc_session(agent_name="bakery")
+async def bakery(ctx: JobContext) -> None:
+    session = AgentSession(llm=personaplex.DuplexModel())
+    audio = room_io.AudioInputOptions(frame_size_ms=80, auto_gain_control=False)
+    await session.start(
+        agent=Agent(instructions=PERSONA),
+        room=ctx.room,
+        room_options=room_io.RoomOptions(audio_input=audio),
+        record=False,
+    )
+
+
+if __name__ == "__main__":
+    cli.run_app(server)
