@@ -47,6 +47,11 @@ CODES: dict[str, ErrorCode] = {
     "unknown_event": _invalid("Use an event of docs/api.md."),
     "invalid_event_ack": _invalid("Acknowledge only numbers that were received."),
     "unsupported_session_resume": _invalid("Open a new session; none can be resumed.", "at open"),
+    # HTTP requests.
+    "invalid_api_key": _invalid("Send one of the server's keys as a bearer token.", "at open"),
+    "forbidden_origin": _invalid("Allow the page's origin with --cors-origins.", "at open"),
+    "invalid_sdp": _invalid("Send an SDP offer with one audio track.", "at open"),
+    "call_not_found": _invalid("Use the Location that the offer was answered with."),
     # Opening and configuring.
     "invalid_session_config": _invalid("Correct the session field named in `param`.", "at open"),
     "invalid_voice": _invalid("Take a voice from GET /v1/voices.", "at open"),

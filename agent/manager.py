@@ -30,9 +30,15 @@ DEFAULT_TURNS = TurnThresholds()
 class SessionManager:
     """Opens sessions over one engine and knows those that hold a slot."""
 
-    def __init__(self, engine: Engine, turns: TurnThresholds = DEFAULT_TURNS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        turns: TurnThresholds = DEFAULT_TURNS,
+        default_spec: SessionSpec | None = None,
+    ) -> None:
         self.engine = engine
         self.turns = turns
+        self.default_spec = default_spec or engine.default_spec
         self.draining = False
         self.warm = False
         self.opened = 0
@@ -78,12 +84,10 @@ class SessionManager:
             self.refused += 1
             raise Refused("server_draining", "the server is shutting down")
         try:
-            spec = spec or self.engine.default_spec
-            session = Session(self.engine, policy, sink, spec, self._released, self.turns)
+            session = Session(self, policy, sink, spec or self.default_spec)
         except EngineError as error:
             self.refused += 1
             raise refusal(error) from error
-        session.on_failure = self._failed
         with self._lock:
             self._live[session] = asyncio.get_running_loop()
             self.opened += 1
@@ -150,7 +154,8 @@ class SessionManager:
         with self._lock:
             return list(self._live.items())
 
-    def _released(self, session: Session) -> None:
+    def released(self, session: Session) -> None:
+        """The session's slot has gone back."""
         with self._lock:
             if self._live.pop(session, None) is not None:
                 _add(self._past, session.counters)
@@ -158,7 +163,8 @@ class SessionManager:
                 for loop, empty in self._waiters:
                     loop.call_soon_threadsafe(empty.set)
 
-    def _failed(self, code: str) -> None:
+    def failed(self, code: str) -> None:
+        """A session was lost; where the device was, tell who wants to know."""
         if code == "engine_fault":
             for callback in self._fault_callbacks:
                 callback()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -46,18 +46,22 @@ SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
 State = Literal["open", "closing", "closed"]
 
 
+class Owner(Protocol):
+    """What a session needs of the manager that made it."""
+
+    engine: Engine
+    turns: TurnThresholds
+    default_spec: SessionSpec
+
+    def released(self, session: Session) -> None: ...
+
+    def failed(self, code: str) -> None: ...
+
+
 class Session:
     """One call. Made by `SessionManager.open` on the running loop."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        policy: Policy,
-        sink: Sink,
-        spec: SessionSpec,
-        on_released: Callable[[Session], None],
-        turns: TurnThresholds,
-    ) -> None:
+    def __init__(self, owner: Owner, policy: Policy, sink: Sink, spec: SessionSpec) -> None:
         self.id = f"duplex-{uuid.uuid4().hex}"
         self.policy = policy
         self.counters = Counters()
@@ -65,21 +69,22 @@ class Session:
         self.spec = spec
         self.bound = False
         self.prefill_positions: int | None = None
-        self.on_failure: Callable[[str], None] = lambda code: None
-        self._engine = engine
+        self._owner = owner
+        self._engine = owner.engine
         self._sink = sink
-        self._on_released = on_released
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._framer = Framer()
         self._in_flight: deque[Reservation] = deque()
-        self._responses = Responses(policy, self.id, sink, turns)
+        self._responses = Responses(policy, self.id, sink, owner.turns)
         self._hold: Hold | None = None
         self._preparing: asyncio.Future[int] | None = None
         self._appended_since_commit = False
         self._clock = self._make_clock(policy)
         self._close_reason, self._expired = "", False
-        self._handle = engine.open(self._deliver, queue_frames=max(2, policy.in_flight_frames))
+        self._handle = self._engine.open(
+            self._deliver, queue_frames=max(2, policy.in_flight_frames)
+        )
         self._timers = Timers(self._loop, policy, self.close)
 
     # What others may ask.
@@ -158,7 +163,7 @@ class Session:
         if error is None:
             self.prefill_positions = done.result()
         elif self.state == "open" and not self.bound:
-            self.spec = self._engine.default_spec
+            self.spec = self._owner.default_spec
             failure = (
                 refusal(error)
                 if isinstance(error, EngineError)
@@ -340,7 +345,7 @@ class Session:
         elif isinstance(event, CallFailed):
             self._take_failure(event)
         elif isinstance(event, Released):
-            self._on_released(self)
+            self._owner.released(self)
             self._finish()
 
     def _take_bound(self, event: Bound) -> None:
@@ -394,7 +399,7 @@ class Session:
         """This call is lost: say why, end the response as failed, close."""
         if self.state != "open":
             return
-        self.on_failure(error.code)
+        self._owner.failed(error.code)
         self._sink.error(error)
         self._responses.end("failed", error.code, self.epoch)
         self.close(error.code)

@@ -1,0 +1,126 @@
+"""Who may use the API: server keys, short-lived client secrets, and pages of other origins."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+
+from agent.errors import SessionError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+SUBPROTOCOL_KEY = "openai-insecure-api-key."
+"""Browsers cannot set headers on a websocket; stock clients send the key as a subprotocol."""
+PROTECTED = ("/v1/", "/api/", "/metrics")
+SECRET_PATHS = ("/v1/realtime", "/v1/realtime/calls")
+MAX_SECRETS = 10_000
+
+
+class ClientSecrets:
+    """Short-lived keys, each with the session object that it was made for."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._issued: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    def mint(self, lifetime_s: int, session: dict[str, Any]) -> tuple[str, int]:
+        """A new secret and the second at which it ends."""
+        self._forget_expired()
+        if len(self._issued) >= MAX_SECRETS:
+            del self._issued[next(iter(self._issued))]
+        value = f"ek_{secrets.token_urlsafe(32)}"
+        expires = self._now() + lifetime_s
+        self._issued[value] = (expires, session)
+        return value, int(expires)
+
+    def session_of(self, value: str) -> dict[str, Any] | None:
+        """The session object of a secret that is still good."""
+        entry = self._issued.get(value)
+        return entry[1] if entry is not None and entry[0] > self._now() else None
+
+    def _forget_expired(self) -> None:
+        now = self._now()
+        for value in [value for value, (expires, _) in self._issued.items() if expires <= now]:
+            del self._issued[value]
+
+
+def key_of(request: web.Request) -> str:
+    """The key that came as a bearer token, in the query or as a subprotocol; else empty."""
+    scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token.strip()
+    if "api_key" in request.query:
+        return request.query["api_key"]
+    for name in request.headers.get(hdrs.SEC_WEBSOCKET_PROTOCOL, "").split(","):
+        if name.strip().startswith(SUBPROTOCOL_KEY):
+            return name.strip().removeprefix(SUBPROTOCOL_KEY)
+    return ""
+
+
+def error_response(status: int, error: SessionError, **headers: str) -> web.Response:
+    """A JSON error body in the shape that API clients read."""
+    return web.json_response({"error": error.payload()}, status=status, headers=headers)
+
+
+def _matches(given: str, keys: tuple[str, ...]) -> bool:
+    """Compared in constant time, against every key."""
+    found = False
+    for key in keys:
+        found |= hmac.compare_digest(given.encode(), key.encode())
+    return found
+
+
+def _own_page(request: web.Request, origins: tuple[str, ...]) -> bool:
+    """No browser, the page served here, a page on this machine, or an origin that is allowed."""
+    origin = request.headers.get(hdrs.ORIGIN)
+    if origin is None or origin in origins or "*" in origins:
+        return True
+    parts = urlsplit(origin)
+    return parts.netloc == request.host or parts.hostname in LOOPBACK
+
+
+def guard(
+    keys: tuple[str, ...], origins: tuple[str, ...], client_secrets: ClientSecrets
+) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    """The middleware: 401 without a key, 403 for a foreign page, CORS headers for known ones."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await _checked(request, handler)
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None and not response.prepared and _own_page(request, origins):
+            response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
+            response.headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = "Location"
+            response.headers[hdrs.VARY] = "Origin"
+        return response
+
+    async def _checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.path.startswith(PROTECTED):
+            return await handler(request)
+        if not _own_page(request, origins):
+            return error_response(403, SessionError("forbidden_origin", "origin not allowed"))
+        if request.method == hdrs.METH_OPTIONS:
+            return web.Response(
+                status=204,
+                headers={
+                    hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, POST, DELETE",
+                    hdrs.ACCESS_CONTROL_ALLOW_HEADERS: "Authorization, Content-Type",
+                },
+            )
+        given = key_of(request)
+        secret = request.path in SECRET_PATHS and client_secrets.session_of(given) is not None
+        if keys and not secret and not _matches(given, keys):
+            return error_response(
+                401,
+                SessionError("invalid_api_key", "a valid API key is needed"),
+                **{hdrs.WWW_AUTHENTICATE: "Bearer"},
+            )
+        return await handler(request)
+
+    return check

@@ -1,0 +1,182 @@
+"""The one HTTP app: health, metrics, the API, the websockets, and the page where there is one.
+
+It wires handlers to paths. What they do stands in `agent/realtime/`; further routes (rooms) are
+given by whoever builds the app.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from agent.auth import ClientSecrets, error_response, guard
+from agent.capabilities import server_capabilities
+from agent.errors import SessionError
+from agent.manager import SessionManager
+from agent.metrics import registry_for, render
+from agent.realtime.calls import Calls
+from agent.realtime.config import STOCK_MOOD, Limits, SessionConfig
+from agent.realtime.events import load_json
+from agent.realtime.moshi import serve_chat
+from agent.realtime.socket import WatchedSocket
+from agent.realtime.websocket import RealtimeSocket
+
+MAX_BODY_BYTES = 1024 * 1024
+SECRET_SECONDS = (10, 600, 7200)
+"""Shortest, usual and longest life of a client secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """What the operator decides about the app."""
+
+    api_keys: tuple[str, ...] = ()
+    allow_sampling: bool = False
+    model_name: str = "demo"
+    cors_origins: tuple[str, ...] = ()
+
+
+class Api:
+    """The handlers."""
+
+    def __init__(self, manager: SessionManager, options: HttpOptions) -> None:
+        self.client_secrets = ClientSecrets()
+        self.limits = Limits(manager.engine.voices, manager.default_spec, options.allow_sampling)
+        self.calls = Calls(manager, self.limits, self.client_secrets)
+        self._manager = manager
+        self._model_name = options.model_name
+        self._registry = registry_for(manager)
+        self._started = int(time.time())
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/health", self.health),
+            web.get("/ready", self.ready),
+            web.get("/metrics", self.metrics),
+            web.get("/v1/models", self.models),
+            web.get("/v1/models/{name:.+}", self.model),
+            web.get("/v1/voices", self.voices),
+            web.get("/v1/capabilities", self.capabilities),
+            web.get("/v1/realtime", self.realtime),
+            web.get("/v1/duplex", self.realtime),
+            web.post("/v1/realtime/calls", self.calls.create),
+            web.delete("/v1/realtime/calls/{call_id}", self.calls.hang_up),
+            web.post("/v1/realtime/calls/{call_id}/hangup", self.calls.hang_up),
+            web.post("/v1/realtime/client_secrets", self.mint_secret),
+            web.get("/api/chat", self.chat),
+        ]
+
+    async def health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def ready(self, request: web.Request) -> web.Response:
+        manager = self._manager
+        body = {
+            "ready": manager.ready,
+            "warm": manager.warm,
+            "draining": manager.draining,
+            "faulted": manager.faulted,
+            "max_sessions": manager.max_sessions,
+            "used_slots": manager.used,
+            "free_slots": manager.max_sessions - manager.used,
+        }
+        return web.json_response(body, status=200 if manager.ready else 503)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=render(self._registry), content_type="text/plain")
+
+    async def models(self, request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [self._model()]})
+
+    async def model(self, request: web.Request) -> web.Response:
+        if request.match_info["name"] != self._model_name:
+            raise web.HTTPNotFound
+        return web.json_response(self._model())
+
+    def _model(self) -> dict[str, Any]:
+        return {
+            "id": self._model_name,
+            "object": "model",
+            "created": self._started,
+            "owned_by": "personaplex",
+        }
+
+    async def voices(self, request: web.Request) -> web.Response:
+        default = self.limits.default.voice
+        data = [
+            {"id": voice, "object": "voice", "default": voice == default}
+            for voice in self.limits.voices
+        ]
+        return web.json_response({"object": "list", "data": data})
+
+    async def capabilities(self, request: web.Request) -> web.Response:
+        return web.json_response(server_capabilities(self._manager.max_sessions))
+
+    async def realtime(self, request: web.Request) -> web.StreamResponse:
+        watched = await WatchedSocket.accept(request)
+        await RealtimeSocket(watched, self._manager, self.limits).serve(request)
+        return watched.socket
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        return await serve_chat(request, self._manager, self.limits)
+
+    async def mint_secret(self, request: web.Request) -> web.Response:
+        """A key for one browser: `{value, expires_at, session}`."""
+        try:
+            session, seconds = _secret_request(await _json_body(request))
+            SessionConfig(self.limits.default).updated(session, STOCK_MOOD, self.limits)
+        except SessionError as error:
+            return error_response(400, error)
+        value, expires = self.client_secrets.mint(seconds, session)
+        return web.json_response({"value": value, "expires_at": expires, "session": session})
+
+
+async def _json_body(request: web.Request) -> dict[str, Any]:
+    return load_json(await request.read() or b"{}")
+
+
+def _secret_request(body: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The session object and the lifetime in seconds, clamped."""
+    session, expires = body.get("session") or {}, body.get("expires_after") or {}
+    if not isinstance(session, dict) or not isinstance(expires, dict):
+        raise SessionError("bad_event", "session and expires_after are objects")
+    shortest, usual, longest = SECRET_SECONDS
+    seconds = expires.get("seconds", usual)
+    if not isinstance(seconds, int) or isinstance(seconds, bool):
+        raise SessionError("bad_event", "a whole number of seconds", param="expires_after.seconds")
+    return session, min(longest, max(shortest, seconds))
+
+
+def build_app(
+    manager: SessionManager,
+    options: HttpOptions,
+    routes: Iterable[web.RouteDef] = (),
+    static: Path | None = None,
+) -> web.Application:
+    """The app, ready for a runner. `static` is the built page, served at `/`."""
+    api = Api(manager, options)
+    app = web.Application(
+        client_max_size=MAX_BODY_BYTES,
+        middlewares=[guard(options.api_keys, options.cors_origins, api.client_secrets)],
+    )
+    app.add_routes([*api.routes(), *routes])
+    if static is not None:
+        app.add_routes([web.get("/", _page(static / "index.html")), web.static("/", static)])
+
+    async def hang_up_all(app: web.Application) -> None:
+        await api.calls.close_all()
+
+    app.on_shutdown.append(hang_up_all)
+    return app
+
+
+def _page(index: Path) -> Any:
+    async def page(request: web.Request) -> web.FileResponse:
+        return web.FileResponse(index)
+
+    return page

@@ -1,0 +1,120 @@
+"""Items of a conversation and how much of each answer was played: bookkeeping for clients.
+
+The model keeps its own memory in its own state; nothing here changes what it says.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from agent.errors import SessionError
+
+MAX_ITEMS = 2_000
+"""Oldest items are forgotten beyond this, so that a long call does not grow for ever."""
+
+
+@dataclass(slots=True)
+class Playback:
+    """The ledger of one response, in milliseconds; every value only grows."""
+
+    response_id: str
+    generated_ms: int = 0
+    sent_ms: int = 0
+    played_ms: int = 0
+    committed_ms: int = 0
+
+    @property
+    def item_id(self) -> str:
+        return item_id_of(self.response_id)
+
+    def sent(self, milliseconds: int) -> None:
+        self.generated_ms = self.sent_ms = milliseconds
+
+    def acknowledge(self, played_ms: float, committed_ms: float | None) -> None:
+        played = min(int(played_ms), self.sent_ms)
+        committed = played if committed_ms is None else min(int(committed_ms), self.sent_ms)
+        self.played_ms = max(self.played_ms, played)
+        self.committed_ms = max(self.committed_ms, committed)
+
+    def wire(self) -> dict[str, int]:
+        return {
+            "generated_ms": self.generated_ms,
+            "sent_ms": self.sent_ms,
+            "played_ms": self.played_ms,
+            "committed_ms": self.committed_ms,
+        }
+
+
+def item_id_of(response_id: str) -> str:
+    return f"item_{response_id}"
+
+
+def new_item_id() -> str:
+    return f"item_{uuid.uuid4().hex}"
+
+
+class Conversation:
+    """The history of one session, in order."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, dict[str, Any]] = {}
+        self._playback: dict[str, Playback] = {}
+
+    @property
+    def last_id(self) -> str | None:
+        return next(reversed(self._items), None)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: dict[str, Any]) -> str | None:
+        """Append an item, or replace the one of the same id; the id of the one before it."""
+        item_id = item["id"]
+        if item_id in self._items:
+            self._items[item_id] = item
+            order = list(self._items)
+            index = order.index(item_id)
+            return order[index - 1] if index else None
+        previous = self.last_id
+        self._items[item_id] = item
+        if len(self._items) > MAX_ITEMS:
+            del self._items[next(iter(self._items))]
+        return previous
+
+    def get(self, item_id: str) -> dict[str, Any]:
+        try:
+            return self._items[item_id]
+        except KeyError:
+            raise SessionError(
+                "item_not_found", "no such item in this conversation", param="item_id"
+            ) from None
+
+    def delete(self, item_id: str) -> None:
+        self.get(item_id)
+        del self._items[item_id]
+
+    def play(self, response_id: str) -> Playback:
+        """Open the ledger of a response."""
+        ledger = self._playback[response_id] = Playback(response_id)
+        if len(self._playback) > MAX_ITEMS:
+            del self._playback[next(iter(self._playback))]
+        return ledger
+
+    def ledger(self, response_id: str | None, item_id: str | None) -> Playback:
+        """The ledger that an acknowledgement means; without ids the latest response."""
+        if response_id is None and item_id is None:
+            latest = next(reversed(self._playback), None)
+            found = self._playback.get(latest) if latest else None
+        elif response_id is None:
+            found = next((one for one in self._playback.values() if one.item_id == item_id), None)
+        else:
+            found = self._playback.get(response_id)
+        if found is None:
+            raise SessionError("playback_item_not_found", "no such response was played")
+        if item_id is not None and found.item_id != item_id:
+            raise SessionError(
+                "playback_item_mismatch", "item_id belongs to another response", param="item_id"
+            )
+        return found
