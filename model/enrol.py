@@ -10,7 +10,6 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-import pyloudnorm
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -32,6 +31,8 @@ SETTLED_FRAMES = 8
 
 def normalise_loudness(pcm: Pcm) -> Pcm:
     """`pcm`, 24 kHz mono, at -24 LUFS. Raises `VoiceError` for silence."""
+    import pyloudnorm  # here, because it brings scipy, which no call needs
+
     measured = pyloudnorm.Meter(SAMPLE_RATE).integrated_loudness(pcm.astype(np.float64))
     if not np.isfinite(measured):
         raise VoiceError("the recording is silent; a voice needs speech")

@@ -9,25 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from model.checkpoint.schema import Schema, lm_schema, mimi_schema
 from model.config import LMConfig, ModelConfig
 from model.core import AGENT_CODEBOOKS, FRAME_SAMPLES, SAMPLE_RATE, Pcm
 from model.lm import LanguageModel
 from model.mimi import Mimi
+from model.modules import adopt, meta_lm, meta_mimi
 
 PEAK = 0.2
 """Of the decoder's output, relative to full scale."""
 PROBE_FRAMES = 25
 EMBEDDING = 0.2
 """Standard deviation of embeddings and, at width 64, of matrices."""
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -49,16 +47,12 @@ def random_weights(config: ModelConfig, seed: int) -> RandomWeights:
 
 def build_lm(config: LMConfig, weights: Mapping[str, Tensor]) -> LanguageModel:
     """The language model that shares the tensors of `weights`."""
-    with torch.device("meta"):
-        lm = LanguageModel(config)
-    return _adopt(lm, weights)
+    return adopt(meta_lm(config), weights)
 
 
 def build_mimi(config: ModelConfig, weights: Mapping[str, Tensor]) -> Mimi:
     """The codec that shares the tensors of `weights`."""
-    with torch.device("meta"):
-        mimi = Mimi(config.mimi, config.attention_window)
-    return _adopt(mimi, weights)
+    return adopt(meta_mimi(config), weights)
 
 
 def voice_like_sound(samples: int, seed: int) -> Pcm:
@@ -72,11 +66,6 @@ def voice_like_sound(samples: int, seed: int) -> Pcm:
     noise = 0.02 * random.standard_normal(len(time))
     sound: Pcm = (0.2 * np.sum(overtones, axis=0) * envelope + noise).astype(np.float32)
     return sound
-
-
-def _adopt(module: Module, weights: Mapping[str, Tensor]) -> Module:
-    module.load_state_dict(weights, assign=True)
-    return module.requires_grad_(False).eval()
 
 
 def _draw_all(schema: Schema, generator: torch.Generator) -> dict[str, Tensor]:

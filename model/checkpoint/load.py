@@ -24,6 +24,7 @@ from model.config import LMConfig, ModelConfig
 from model.core import AGENT_CODEBOOKS
 from model.lm import LanguageModel
 from model.mimi import Mimi
+from model.modules import adopt, meta_lm, meta_mimi
 from model.tokenizer import Tokenizer
 from model.voices import VoiceCatalogue, open_catalogue
 
@@ -154,16 +155,14 @@ def _catalogue(files: CheckpointFiles, lm: LMConfig) -> VoiceCatalogue:
 def _load_lm(
     info: CheckpointInfo, steps: int, device: torch.device, dtype: torch.dtype
 ) -> LanguageModel:
-    with torch.device("meta"):
-        lm = LanguageModel(dataclasses.replace(info.config.lm, dep_q=steps))
+    lm = meta_lm(dataclasses.replace(info.config.lm, dep_q=steps))
     with verified(info.files.model, lm_schema(info.config.lm), one_dtype=True) as source:
         _fill(lm, source, device, dtype)
     return lm
 
 
 def _load_mimi(info: CheckpointInfo, device: torch.device) -> Mimi:
-    with torch.device("meta"):
-        mimi = Mimi(info.config.mimi, info.config.attention_window)
+    mimi = meta_mimi(info.config)
     with verified(info.files.mimi, mimi_schema(info.config.mimi), one_dtype=False) as source:
         _fill(mimi, source, device, torch.float32)
     return mimi
@@ -175,5 +174,4 @@ def _fill(module: nn.Module, source: TensorFile, device: torch.device, dtype: to
         name: source.read(name, target.shape[0], device, dtype)
         for name, target in module.state_dict().items()
     }
-    module.load_state_dict(state, assign=True)
-    module.requires_grad_(False).eval()
+    adopt(module, state)
