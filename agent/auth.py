@@ -5,15 +5,15 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
 
 from agent.errors import SessionError
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 """Browsers cannot set headers on a websocket; stock clients send the key as a subprotocol."""
@@ -87,7 +87,7 @@ def _own_page(request: web.Request, origins: tuple[str, ...]) -> bool:
 
 def guard(
     keys: tuple[str, ...], origins: tuple[str, ...], client_secrets: ClientSecrets
-) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+) -> Middleware:
     """The middleware: 401 without a key, 403 for a foreign page, CORS headers for known ones."""
 
     @web.middleware

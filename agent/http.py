@@ -38,6 +38,8 @@ class HttpOptions:
     api_keys: tuple[str, ...] = ()
     allow_sampling: bool = False
     model_name: str = "demo"
+    model_notice: str | None = None
+    """What the page says about the model, where there is something to say."""
     cors_origins: tuple[str, ...] = ()
 
 
@@ -49,7 +51,7 @@ class Api:
         self.limits = Limits(manager.engine.voices, manager.default_spec, options.allow_sampling)
         self.calls = Calls(manager, self.limits, self.client_secrets)
         self._manager = manager
-        self._model_name = options.model_name
+        self._options = options
         self._registry = registry_for(manager)
         self._started = int(time.time())
 
@@ -84,6 +86,7 @@ class Api:
             "max_sessions": manager.max_sessions,
             "used_slots": manager.used,
             "free_slots": manager.max_sessions - manager.used,
+            "model": {"name": self._options.model_name, "notice": self._options.model_notice},
         }
         return web.json_response(body, status=200 if manager.ready else 503)
 
@@ -94,13 +97,13 @@ class Api:
         return web.json_response({"object": "list", "data": [self._model()]})
 
     async def model(self, request: web.Request) -> web.Response:
-        if request.match_info["name"] != self._model_name:
+        if request.match_info["name"] != self._options.model_name:
             raise web.HTTPNotFound
         return web.json_response(self._model())
 
     def _model(self) -> dict[str, Any]:
         return {
-            "id": self._model_name,
+            "id": self._options.model_name,
             "object": "model",
             "created": self._started,
             "owned_by": "personaplex",
@@ -124,6 +127,9 @@ class Api:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         return await serve_chat(request, self._manager, self.limits)
+
+    async def shut_down(self, app: web.Application) -> None:
+        await self.calls.close_all()
 
     async def mint_secret(self, request: web.Request) -> web.Response:
         """A key for one browser: `{value, expires_at, session}`."""
@@ -168,10 +174,7 @@ def build_app(
     if static is not None:
         app.add_routes([web.get("/", _page(static / "index.html")), web.static("/", static)])
 
-    async def hang_up_all(app: web.Application) -> None:
-        await api.calls.close_all()
-
-    app.on_shutdown.append(hang_up_all)
+    app.on_shutdown.append(api.shut_down)
     return app
 
 

@@ -144,9 +144,8 @@ def decode_samples(data: bytes, encoding: Encoding) -> Samples:
 def encode_samples(samples: Samples, encoding: Encoding) -> bytes:
     """Float32 to the bytes of an output encoding."""
     linear = np.clip(np.rint(samples * np.float32(32768.0)), -32768, 32767).astype("<i2")
-    if encoding == "pcm16":
-        return linear.tobytes()
-    return _ENCODE[encoding][linear.astype(np.int32) + 32768].tobytes()
+    wire = linear if encoding == "pcm16" else _ENCODE[encoding][linear.astype(np.int32) + 32768]
+    return bytes(wire.data)
 
 
 class Decoder:

@@ -22,7 +22,7 @@ class ClientEvent(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    event_id: str | None = Field(None, description="Echoed in `error.event_id`.")
+    event_id: str | None = Field(default=None, description="Echoed in `error.event_id`.")
 
 
 class SessionUpdate(ClientEvent):
@@ -62,7 +62,7 @@ class SessionClose(ClientEvent):
     """Ends the session; answered by `session.closed`."""
 
     type: Literal["session.close"]
-    reason: str = Field("client_close", max_length=123)
+    reason: str = Field(default="client_close", max_length=123)
 
 
 class InputAppend(ClientEvent):
@@ -70,8 +70,10 @@ class InputAppend(ClientEvent):
 
     type: Literal["input_audio_buffer.append"]
     audio: Any = Field(description="Strict base64.")
-    format: Any = Field(None, description="Else the session's input format.")
-    sample_rate_hz: Any = Field(None, description="8000 to 192000; else the format's, else 24000.")
+    format: Any = Field(default=None, description="Else the session's input format.")
+    sample_rate_hz: Any = Field(
+        default=None, description="8000 to 192000; else the format's, else 24000."
+    )
 
 
 class InputCommit(ClientEvent):
@@ -79,7 +81,9 @@ class InputCommit(ClientEvent):
 
     type: Literal["input_audio_buffer.commit"]
     final: bool = True
-    response_create: bool | None = Field(None, description="True asks for a response as well.")
+    response_create: bool | None = Field(
+        default=None, description="True asks for a response as well."
+    )
 
 
 class InputClear(ClientEvent):
@@ -143,7 +147,7 @@ class ItemTruncate(ClientEvent):
     type: Literal["conversation.item.truncate"]
     item_id: str
     audio_end_ms: float = Field(ge=0, le=1e12)
-    content_index: int = Field(0, ge=0)
+    content_index: int = Field(default=0, ge=0)
 
 
 class PlaybackAck(ClientEvent):
@@ -151,7 +155,7 @@ class PlaybackAck(ClientEvent):
 
     type: Literal["playback.ack"]
     played_ms: float = Field(ge=0, le=1e12)
-    committed_ms: float | None = Field(None, ge=0, le=1e12)
+    committed_ms: float | None = Field(default=None, ge=0, le=1e12)
     response_id: str | None = None
     item_id: str | None = None
     truncate: bool = False

@@ -21,7 +21,7 @@ class Items:
 
     def committed(self, session: Session) -> None:
         """Acknowledge a commit as a user's message; the model has heard it as audio."""
-        item = {
+        item: dict[str, Any] = {
             "id": new_item_id(),
             "object": "realtime.item",
             "type": "message",

@@ -6,7 +6,7 @@ Shared by the Realtime websocket and `/api/chat`. It yields messages and knows n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import WSMessage, WSMsgType, web
 
@@ -26,7 +26,7 @@ class WatchedSocket:
         self._last = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._pinged = False
-        self.ping = lambda: None
+        self.ping: Callable[[], None] = lambda: None
         """Sends a ping; set by who owns the writing side."""
 
     @classmethod

@@ -27,16 +27,16 @@ class AgentTrack(MediaStreamTrack):
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: deque[Samples] = deque()
+        self._packets: deque[Samples] = deque()
         self._sent = 0
         self._next: float | None = None
 
     def say(self, pcm: Samples) -> None:
-        self._waiting.extend(pcm.reshape(-1, PACKET_SAMPLES))
+        self._packets.extend(pcm.reshape(-1, PACKET_SAMPLES))
 
     def hush(self) -> None:
         """Forget what has not been sent yet."""
-        self._waiting.clear()
+        self._packets.clear()
 
     async def recv(self) -> AudioFrame:
         """The next packet when its time has come."""
@@ -44,7 +44,7 @@ class AgentTrack(MediaStreamTrack):
         due = now if self._next is None or now - self._next > LATE_S else self._next
         self._next = due + PACKET_SAMPLES / SAMPLE_RATE
         await asyncio.sleep(max(0.0, due - now))
-        samples = self._waiting.popleft() if self._waiting else np.zeros(PACKET_SAMPLES, np.float32)
+        samples = self._packets.popleft() if self._packets else np.zeros(PACKET_SAMPLES, np.float32)
         linear = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
         frame = AudioFrame.from_ndarray(linear.reshape(1, -1), format="s16", layout="mono")
         frame.sample_rate = SAMPLE_RATE
