@@ -6,6 +6,7 @@ It translates between LiveKit's job and `RoomCall`; the call itself is not its a
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ async def _call(
         rpc.register(ctx.room, call, lambda to: _transfer(ctx, to))
 
     reason = await call.run(connect)
-    log.info("call ended: %s %s", reason, call.stats())
+    log.info("call ended: %s %s", reason, json.dumps(call.stats()))
     if ctx.room.isconnected():
         await _empty(ctx)
     return reason

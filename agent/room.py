@@ -165,6 +165,10 @@ class RoomCall:
             "messages_lost": self._transcript.lost if self._transcript else 0,
         }
 
+    async def media(self) -> list[dict[str, Any]]:
+        """What the network did to each heard track, by WebRTC's own statistics."""
+        return await self._tracks.media()
+
     def _track_sid(self) -> str:
         return self._publication.sid if self._publication else ""
 

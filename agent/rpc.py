@@ -35,7 +35,7 @@ def register(room: rtc.Room, call: RoomCall, transfer: Transfer) -> None:
         return _do(lambda: call.cancel("hard"))
 
     async def stats(invocation: rtc.RpcInvocationData) -> str:
-        return json.dumps(call.stats())
+        return json.dumps({**call.stats(), "media": await call.media()})
 
     async def transfer_call(invocation: rtc.RpcInvocationData) -> str:
         to = _payload(invocation).get("to")

@@ -24,12 +24,15 @@ from agent.http import HttpOptions, build_app
 from agent.job import JobRules
 from agent.manager import SessionManager
 from agent.settings import Settings
+from agent.turns import TurnThresholds
 from agent.worker import Worker
 from model import Engine, SessionSpec
 
 log = logging.getLogger(__name__)
 PAGE = Path(__file__).resolve().parent.parent / "web" / "dist"
 STOPPED, FAULTED = 0, 3
+CLOSE_SECONDS = 2.0
+"""How long open HTTP requests may take once the calls are over."""
 
 
 def listen(host: str, port: int, where: str) -> socket.socket:
@@ -39,6 +42,8 @@ def listen(host: str, port: int, where: str) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # Listening too: two sockets that only bind may share a port.
+        listener.listen()
     except OSError as error:
         listener.close()
         raise CommandError(
@@ -62,24 +67,25 @@ async def serve(
     engine: Engine,
     listener: socket.socket,
     announce: Callable[[Settings], None],
+    notice: str | None,
 ) -> int:
     """Until a signal or a fault; `announce` is called when the first call can come."""
     stop = asyncio.Event()
     _on_signals(stop)
-    manager = SessionManager(engine)
+    spec = default_spec(engine, settings)
+    manager = SessionManager(engine, turns=turn_thresholds(settings), default_spec=spec)
     manager.on_fault(_from_any_thread(stop))
-    defaults = Defaults(
-        default_spec(engine, settings), engine.voices, settings.heard, settings.allow_sampling
-    )
+    defaults = Defaults(spec, engine.voices, settings.heard, settings.allow_sampling)
     rules = JobRules(defaults, settings.resume_grace, settings.max_call_duration)
     worker = Worker(settings, manager, rules)
     runner = web.AppRunner(
         build_app(
             manager,
-            http_options(settings, defaults.spec),
+            http_options(settings, notice),
             routes=connection_routes(settings, defaults, worker.has_room),
             static=PAGE if PAGE.is_dir() else None,
-        )
+        ),
+        shutdown_timeout=CLOSE_SECONDS,
     )
     await runner.setup()
     await web.SockSite(runner, listener).start()
@@ -112,11 +118,20 @@ async def _wind_down(settings: Settings, manager: SessionManager, worker: Worker
     return STOPPED
 
 
-def http_options(settings: Settings, spec: SessionSpec) -> HttpOptions:
+def turn_thresholds(settings: Settings) -> TurnThresholds:
+    return TurnThresholds(
+        open_dbfs=settings.turn_open_dbfs,
+        open_frames=settings.turn_open_frames,
+        done_frames=settings.turn_done_frames,
+    )
+
+
+def http_options(settings: Settings, notice: str | None) -> HttpOptions:
     return HttpOptions(
         api_keys=_words(settings.api_keys),
         allow_sampling=settings.allow_sampling,
         model_name=settings.model,
+        model_notice=notice,
         cors_origins=_words(settings.cors_origins),
     )
 
@@ -140,7 +155,11 @@ def _once(do: Callable[[], None]) -> Callable[[], None]:
 
 def _from_any_thread(event: asyncio.Event) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
-    return lambda: loop.call_soon_threadsafe(event.set) and None
+
+    def set_event() -> None:
+        loop.call_soon_threadsafe(event.set)
+
+    return set_event
 
 
 def _on_signals(stop: asyncio.Event) -> None:

@@ -109,7 +109,6 @@ class Settings:
     )
     device: str = setting("auto", "`auto`, `cpu` or `cuda`", group="model")
     dtype: str = setting("auto", "`auto`, `float32` or `bfloat16`", group="model")
-    quantize: str = setting("none", "`none` or `int8`, weights only", group="model")
     voice: str = setting("", "default voice; empty: the checkpoint's own", group="model")
     persona: str = setting("", "default persona; empty: the checkpoint's own", group="model")
     prefix_cache_mib: int = setting(
@@ -241,7 +240,6 @@ MINIMUM = {
 CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16"),
-    "quantize": ("none", "int8"),
     "log_level": ("debug", "info", "warning", "error"),
 }
 

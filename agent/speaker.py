@@ -41,6 +41,8 @@ class SpeakerCounters:
     """Frames that a cancel took out of the queue."""
     failed: int = 0
     """Frames that the source did not take."""
+    unplayed: int = 0
+    """Frames that still wait; at the end of a call, what the end cut off."""
 
 
 @dataclass(slots=True)
@@ -56,15 +58,14 @@ class Speaker:
         self.counters = SpeakerCounters()
         self._source = source
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
-        self._waiting = 0
 
     def play(self, pcm: Pcm, then: Callable[[], None]) -> None:
         """Queue one frame, `[1920]`; its text is never lost, even where the sound is."""
-        if self._waiting >= QUEUE_FRAMES:
+        if self.counters.unplayed >= QUEUE_FRAMES:
             self.counters.dropped += 1
             self._queue.put_nowait(_Item(None, then))
         else:
-            self._waiting += 1
+            self.counters.unplayed += 1
             self._queue.put_nowait(_Item(pcm, then))
 
     def then(self, do: Callable[[], None]) -> None:
@@ -76,7 +77,7 @@ class Speaker:
         waiting = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         for item in waiting:
             self.counters.cleared += item.pcm is not None
-            self._waiting -= item.pcm is not None
+            self.counters.unplayed -= item.pcm is not None
             self._queue.put_nowait(_Item(None, item.then))
         self._source.clear_queue()
 
@@ -84,7 +85,7 @@ class Speaker:
         while True:
             item = await self._queue.get()
             if item.pcm is not None:
-                self._waiting -= 1
+                self.counters.unplayed -= 1
                 await self._capture(item.pcm)
             item.then()
 
@@ -93,6 +94,9 @@ class Speaker:
         frame = rtc.AudioFrame(samples.tobytes(), SAMPLE_RATE, 1, FRAME_SAMPLES)
         try:
             await self._source.capture_frame(frame)
+        except asyncio.CancelledError:
+            self.counters.failed += 1
+            raise
         except Exception as error:  # rtc raises no narrower class
             self.counters.failed += 1
             log.debug("a frame was not captured: %s", error)

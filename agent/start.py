@@ -8,32 +8,17 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Callable
-from typing import Protocol
 
 from agent.command import CommandError, configure_logging
+from agent.loading import EngineFactory, make_engine, model_notice
 from agent.serve import listen, serve
 from agent.settings import Settings, load
 from agent.settings import add_arguments as add_settings
 from agent.worker import check_server
-from model import CheckpointError, Engine, describe, load_engine
 
 log = logging.getLogger(__name__)
 SWITCH_INTERVAL_SECONDS = 0.001
 """Threads of this process take turns this often, so that media is not late behind Python."""
-MIB = 2**20
-RANDOM_WEIGHTS = (
-    "The weights of this checkpoint are RANDOM: it answers with noise, not with speech. "
-    "Everything else is real."
-)
-
-
-class OwnedEngine(Engine, Protocol):
-    """An engine that this process has to end."""
-
-    def shutdown(self) -> None: ...
-
-
-EngineFactory = Callable[[Settings], OwnedEngine]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,14 +30,17 @@ def run(args: argparse.Namespace) -> int:
     if args.command == "dev":
         settings = dataclasses.replace(settings, log_level="debug")
     configure_logging(settings.log_level)
-    return run_worker(settings, make_engine, announce)
+    _demand_livekit(settings)
+    return run_worker(settings, make_engine, announce, model_notice(settings))
 
 
 def run_worker(
-    settings: Settings, engine_of: EngineFactory, announce: Callable[[Settings], None]
+    settings: Settings,
+    engine_of: EngineFactory,
+    announce: Callable[[Settings], None],
+    notice: str | None = None,
 ) -> int:
-    """Check what can be checked, load, serve; the exit code."""
-    _demand_livekit(settings)
+    """Take the port, reach LiveKit, load, serve; the exit code."""
     listener = listen(settings.bind_host, settings.port, "--port (PERSONAPLEX_PORT)")
     with listener:
         problem = asyncio.run(check_server(settings))
@@ -61,28 +49,9 @@ def run_worker(
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         engine = engine_of(settings)
         try:
-            return asyncio.run(serve(settings, engine, listener, announce))
+            return asyncio.run(serve(settings, engine, listener, announce, notice))
         finally:
             engine.shutdown()
-
-
-def make_engine(settings: Settings) -> OwnedEngine:
-    """The real engine. Raises `CommandError` for a model that cannot be used."""
-    prefix = settings.prefix_cache_mib
-    log.info("loading %s", settings.model)
-    try:
-        if describe(settings.model).is_random:
-            log.warning(RANDOM_WEIGHTS)
-        return load_engine(
-            settings.model,
-            max_sessions=settings.max_sessions,
-            device=settings.device,
-            dtype=None if settings.dtype == "auto" else settings.dtype,
-            quantize="int8" if settings.quantize == "int8" else None,
-            prefix_bytes=None if prefix < 0 else prefix * MIB,
-        )
-    except CheckpointError as error:
-        raise CommandError(str(error)) from error
 
 
 def announce(settings: Settings) -> None:

@@ -3,6 +3,8 @@
 What crosses over is plain data (`model/core.py`), the `Engine` protocol and the ways to make one.
 """
 
+from model.checkpoint.errors import CheckpointError
+from model.checkpoint.load import CheckpointInfo, describe
 from model.core import (
     AGENT_CODEBOOKS,
     FRAME_SAMPLES,
@@ -30,6 +32,7 @@ from model.core import (
     SessionSpec,
 )
 from model.loading import PersonaPlexEngine, load_engine
+from model.offline import OfflineBatch, OfflineFrame, offline_batch
 
 __all__ = [
     "AGENT_CODEBOOKS",
@@ -39,6 +42,8 @@ __all__ = [
     "STEP_BUCKETS_S",
     "Bound",
     "CallFailed",
+    "CheckpointError",
+    "CheckpointInfo",
     "Deliver",
     "Engine",
     "EngineError",
@@ -49,6 +54,8 @@ __all__ = [
     "Handle",
     "InputOverflow",
     "InvalidVoice",
+    "OfflineBatch",
+    "OfflineFrame",
     "Pcm",
     "PersonaPlexEngine",
     "PrefillUnavailable",
@@ -57,5 +64,7 @@ __all__ = [
     "ResourceExhausted",
     "Sampling",
     "SessionSpec",
+    "describe",
     "load_engine",
+    "offline_batch",
 ]

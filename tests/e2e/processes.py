@@ -17,6 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ API_KEY = "testkey"
 API_SECRET = "a-secret-for-tests-only-0123456789abcdef"
 START_SECONDS = 120
 STOP_SECONDS = 60
+LIVEKIT_PATIENCE_SECONDS = 2
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
@@ -89,9 +91,9 @@ class Process:
         assert self._child is not None
         self._child.send_signal(number)
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
         assert self._child is not None
-        return self._child.wait(STOP_SECONDS)
+        return self._child.wait(seconds)
 
     def kill(self) -> None:
         """SIGKILL, as a machine would lose it."""
@@ -129,6 +131,15 @@ class LiveKitServer(Process):
 
     def wait_ready(self) -> None:
         self.await_true("answer", lambda: answers(f"http://127.0.0.1:{self.port}/"))
+
+    def stop(self) -> int:
+        """It waits for its rooms at the first signal, and misses one that comes too early."""
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+            if self.running:
+                self.signal(number)
+                with suppress(subprocess.TimeoutExpired):
+                    return self.wait(LIVEKIT_PATIENCE_SECONDS)
+        return self.wait()
 
 
 class RedisServer(Process):
@@ -188,8 +199,10 @@ class WorkerProcess(Process):
         status, body = get(f"{self.base}/ready")
         return {"status": status, **json.loads(body)}
 
-    def calls_ended(self) -> int:
-        return self.text().count("call ended:")
+    def calls_ended(self) -> list[dict[str, Any]]:
+        """The accounts that the worker printed of the calls that are over."""
+        lines = re.findall(r"call ended: (\w+) (\{.*\})", self.text())
+        return [{"reason": reason, **json.loads(account)} for reason, account in lines]
 
 
 def listens(port: int) -> bool:

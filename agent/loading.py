@@ -1,0 +1,57 @@
+"""The engine that a command runs with, from its settings; nothing of LiveKit or HTTP."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Literal, Protocol, cast
+
+from agent.command import CommandError
+from agent.settings import Settings
+from model import CheckpointError, Engine, describe, load_engine
+
+log = logging.getLogger(__name__)
+MIB = 2**20
+BUNDLED = "demo"
+RANDOM_NOTICE = "The weights are random: it answers with noise, not with speech."
+DEMO_NOTICE = "This is the small demo model: it knows a few set phrases only."
+
+
+class OwnedEngine(Engine, Protocol):
+    """An engine that this process has to end."""
+
+    def shutdown(self) -> None: ...
+
+
+EngineFactory = Callable[[Settings], OwnedEngine]
+
+
+def make_engine(settings: Settings) -> OwnedEngine:
+    """The real engine. Raises `CommandError` for a model that cannot be used."""
+    log.info("loading the model %s", settings.model)
+    dtype = cast(Literal["float32", "bfloat16"], settings.dtype)
+    prefix = settings.prefix_cache_mib
+    try:
+        notice = model_notice(settings)
+        if notice:
+            log.warning(notice)
+        return load_engine(
+            settings.model,
+            max_sessions=settings.max_sessions,
+            device=settings.device,
+            dtype=None if settings.dtype == "auto" else dtype,
+            sampling=settings.allow_sampling,
+            prefix_bytes=None if prefix < 0 else prefix * MIB,
+        )
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+
+
+def model_notice(settings: Settings) -> str | None:
+    """What people should know of this checkpoint before they talk to it. Raises as above."""
+    try:
+        if describe(settings.model).is_random:
+            return RANDOM_NOTICE
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+    return DEMO_NOTICE if settings.model == BUNDLED else None
