@@ -174,7 +174,7 @@ def build_app(
     if static is not None:
         app.add_routes([web.get("/", _page(static / "index.html")), web.static("/", static)])
 
-    app.on_shutdown.append(api.shut_down)
+    app.on_shutdown.append(api.shut_down)  # type: ignore[arg-type]  # their Signal
     return app
 
 
