@@ -1,0 +1,413 @@
+"""Every error code, caused over a real socket: its type, the echoed id, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import agent.realtime.websocket as websocket
+from agent.errors import CODES, SessionError
+from agent.http import HttpOptions
+from model import FRAME_SAMPLES
+from tests.fakes.engine import FakeEngine, talkative
+from tests.fakes.server import Client, Server, serving, silence
+
+pytestmark = pytest.mark.unit
+
+DUPLEX = "/v1/realtime?duplex=1&model=m&autostart=0"
+STOCK = "/v1/realtime?model=m"
+PCM = base64.b64encode(bytes(3840)).decode()
+
+Cause = Callable[[Client, Server], Awaitable[None]]
+
+
+def sends(type_: str, **fields: Any) -> Cause:
+    async def cause(client: Client, server: Server) -> None:
+        await client.send(type_, event_id="evt_x", **fields)
+
+    return cause
+
+
+def appends(**fields: Any) -> Cause:
+    return sends("input_audio_buffer.append", **fields)
+
+
+def updates(**session: Any) -> Cause:
+    return sends("session.update", session=session)
+
+
+async def backpressure(client: Client, server: Server) -> None:
+    server.manager.engine.step_s = None  # type: ignore[attr-defined]
+    await client.append(silence(26), event_id="evt_x")
+
+
+async def twice(client: Client, server: Server) -> None:
+    await client.send("input_audio_buffer.commit", event_id="evt_x")
+    await client.send("input_audio_buffer.commit", event_id="evt_x")
+
+
+async def after_audio(client: Client, **session: Any) -> None:
+    await client.append(silence())
+    await client.until("response.output_audio.delta")
+    await client.send("session.update", event_id="evt_x", session=session)
+
+
+async def changed_voice(client: Client, server: Server) -> None:
+    await after_audio(client, voice="NATM1.pt")
+
+
+async def changed_persona(client: Client, server: Server) -> None:
+    await after_audio(client, instructions="You are a pirate.")
+
+
+async def create_twice(client: Client, server: Server) -> None:
+    await client.append(silence())
+    await client.until("response.output_audio.delta")
+    await client.send("response.create", event_id="evt_x")
+
+
+async def mismatch(client: Client, server: Server) -> None:
+    await client.append(silence())
+    delta = await client.until("response.output_audio.delta")
+    await client.send(
+        "playback.ack",
+        event_id="evt_x",
+        played_ms=1,
+        response_id=delta["response_id"],
+        item_id="item_other",
+    )
+
+
+GOES_ON: dict[str, Cause] = {
+    "bad_event": sends("response.cancel", response_id=7),
+    "unknown_event": sends("session.fly"),
+    "invalid_event_ack": sends("session.event_ack", server_event_seq=10**9),
+    "invalid_session_config": updates(extra_body={"cancel_mode": "gentle"}),
+    "invalid_voice": updates(voice="../../etc/passwd.pt"),
+    "invalid_duplex_runtime_config": updates(extra_body={"personaplex_persona": "x"}),
+    "sampling_not_allowed": updates(extra_body={"seed": 1}),
+    "voice_update_unsupported": changed_voice,
+    "persona_update_unsupported": changed_persona,
+    "model_update_unsupported": updates(model="another"),
+    "unsupported_audio_format": appends(audio=PCM, format="opus"),
+    "bad_audio": appends(audio="***"),
+    "input_backpressure": backpressure,
+    "input_audio_buffer_empty": twice,
+    "response_already_active": create_twice,
+    "response_not_active": sends("response.cancel"),
+    "item_not_found": sends("conversation.item.retrieve", item_id="item_none"),
+    "playback_item_mismatch": mismatch,
+    "playback_item_not_found": sends("playback.ack", played_ms=1),
+    "native_text_append_unsupported": sends("input.text.append", text="hello"),
+    "barge_in_unsupported": sends("barge_in"),
+    "unsupported_session_resume": sends("session.resume", session_id="s", resume_token="t"),
+    "prompt_too_long": updates(instructions="x" * 100_001),
+}
+
+
+async def opened(server: Server, client: Client, **session: Any) -> None:
+    await client.send("session.update", session=session)
+    await client.until("session.updated")
+
+
+@pytest.mark.parametrize("code", GOES_ON)
+async def test_refused_and_the_session_goes_on(code: str) -> None:
+    engine = FakeEngine()
+    async with serving(engine) as server, server.connect(DUPLEX) as client:
+        await opened(server, client, model="m")
+        await GOES_ON[code](client, server)
+        event = await client.until("error")
+        assert event["error"]["code"] == code
+        assert event["error"]["type"] == CODES[code].type
+        assert event["error"]["event_id"] == "evt_x"
+        assert event["error"]["message"]
+        assert event["error"].get("retryable", False) == CODES[code].retryable
+        engine.step_s = 0.001
+        await client.send("session.heartbeat")
+        await client.until("session.heartbeat_ack")
+        await client.append(silence())
+        await client.until("response.output_audio.delta")
+        await client.send("session.close")
+        await client.until("session.closed")
+
+
+AT_OPEN: dict[str, tuple[dict[str, Any], int]] = {
+    "invalid_session_config": ({"instructions": 7}, 1000),
+    "invalid_voice": ({"voice": "nobody.pt"}, 1000),
+    "prompt_too_long": ({"instructions": "x" * 2000}, 1000),
+    "invalid_duplex_runtime_config": ({"extra_body": {"personaplex_model_path": "/x"}}, 1000),
+    "sampling_not_allowed": ({"extra_body": {"temperature_text": 0.5}}, 1000),
+    "unsupported_audio_format": ({"output_audio_format": "pcm_f32le"}, 1000),
+}
+
+
+@pytest.mark.parametrize("code", AT_OPEN)
+async def test_refused_at_open_and_the_socket_ends(code: str) -> None:
+    session, close_code = AT_OPEN[code]
+    engine = FakeEngine()
+    async with serving(engine) as server, server.connect(DUPLEX) as client:
+        await client.send("session.update", session=session)
+        await client.rest()
+        assert client.types == ["error"]
+        assert client.seen[0]["error"]["code"] == code
+        assert client.socket.close_code == close_code
+        assert engine.stats().used == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "personaplex_prefill_slots",
+        "personaplex_model_path",
+        "personaplex_voice_prompt",
+        "personaplex_persona",
+    ],
+)
+async def test_private_keys_are_refused_at_open_and_at_update(key: str) -> None:  # contract: B4
+    async with serving(FakeEngine()) as server:
+        async with server.connect(DUPLEX) as client:
+            await client.send("session.update", session={"extra_body": {key: 1}})
+            await client.rest()
+            assert client.seen[0]["error"]["code"] == "invalid_duplex_runtime_config"
+        async with server.connect(STOCK) as client:
+            await client.until("session.updated")
+            await client.send("session.update", session={"extra_body": {key: 1}})
+            event = await client.until("error")
+            assert event["error"]["code"] == "invalid_duplex_runtime_config"
+            await client.send("session.heartbeat")
+            await client.until("session.heartbeat_ack")
+
+
+async def test_prefill_unavailable_is_said_at_open() -> None:  # contract: B6
+    from concurrent.futures import Future
+
+    from model import PrefillUnavailable, SessionSpec
+
+    engine = FakeEngine()
+
+    def unreadable(spec: SessionSpec) -> Future[int]:
+        future: Future[int] = Future()
+        future.set_exception(PrefillUnavailable("the voice file cannot be read"))
+        return future
+
+    engine.prepare = unreadable  # type: ignore[method-assign]
+    async with serving(engine) as server, server.connect(DUPLEX) as client:
+        await client.send("session.update", session={"voice": "NATM1.pt"})
+        await client.rest()
+        assert client.seen[0]["error"]["code"] == "prefill_unavailable"
+        assert engine.stats().used == 0
+
+
+async def test_resume_as_first_message_ends_the_socket() -> None:
+    async with serving(FakeEngine()) as server, server.connect(DUPLEX) as client:
+        await client.send("session.resume", session_id="s", resume_token="t")
+        await client.rest()
+        assert client.seen[0]["error"]["code"] == "unsupported_session_resume"
+
+
+async def test_silent_socket_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "FIRST_MESSAGE_S", 0.05)
+    async with serving(FakeEngine()) as server, server.connect(DUPLEX) as client:
+        await client.rest()
+        assert client.seen[0]["error"]["code"] == "config_timeout"
+        assert client.socket.close_code == 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "7",
+        '{"type": NaN}',
+        '{"a":' * 100 + "1" + "}" * 100,
+        '{"type":' + "9" * 5000 + "}",
+    ],
+)
+async def test_invalid_json(text: str) -> None:
+    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
+        await client.until("session.updated")
+        await client.socket.send_str(text)
+        assert (await client.until("error"))["error"]["code"] == "invalid_json"
+        await client.socket.send_bytes(b"{}")
+        assert (await client.until("error"))["error"]["code"] == "invalid_json"
+        await client.send("session.heartbeat")
+        await client.until("session.heartbeat_ack")
+
+
+async def test_event_too_large_and_the_connection_stays() -> None:
+    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
+        await client.until("session.updated")
+        await client.send("input_audio_buffer.append", audio="A" * (15 * 1024 * 1024 + 1))
+        assert (await client.until("error"))["error"]["code"] == "event_too_large"
+        await client.send("session.heartbeat")
+        await client.until("session.heartbeat_ack")
+
+
+@pytest.mark.parametrize("path", [DUPLEX, STOCK])
+async def test_one_too_many_is_refused_with_1013(path: str) -> None:  # contract: A2
+    async with serving(FakeEngine(max_sessions=1)) as server, server.connect(STOCK) as first:
+        await first.until("session.updated")
+        async with server.connect(path) as client:
+            await client.send("session.update", session={})
+            await client.rest()
+            error = client.seen[0]["error"]
+            assert (error["code"], error["type"]) == ("resource_exhausted", "rate_limit_error")
+            assert (error["current"], error["maximum"], error["retryable"]) == (1, 1, True)
+            assert client.socket.close_code == 1013
+
+
+async def test_a_draining_server_refuses() -> None:  # contract: J3
+    async with serving(FakeEngine()) as server:
+        server.manager.begin_drain()
+        async with server.connect(STOCK) as client:
+            await client.rest()
+            assert client.seen[0]["error"]["code"] == "server_draining"
+            assert client.socket.close_code == 1013
+        async with server.http.get(server.url + "/ready") as response:
+            assert response.status == 503
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("call_failed", "call_failed"), ("row_failed", "call_failed")]
+)
+async def test_a_lost_call_says_so_and_ends(code: str, told: str) -> None:  # contract: D3
+    engine = FakeEngine()
+    async with serving(engine) as server, server.connect(STOCK) as client:
+        await client.until("session.updated")
+        engine.fail(code)
+        await client.rest()
+        assert client.types[-2:] == ["error", "session.closed"]
+        assert client.seen[-2]["error"]["code"] == told
+
+
+async def test_a_device_fault_closes_every_call() -> None:  # contract: I5
+    engine = FakeEngine()
+    async with serving(engine) as server:
+        async with server.connect(STOCK) as client:
+            await client.until("session.updated")
+            engine.fail("engine_fault")
+            await client.rest()
+            assert client.seen[-2]["error"]["code"] == "engine_fault"
+            assert client.seen[-1]["reason"] == "engine_fault"
+        async with server.connect(STOCK) as client:
+            await client.rest()
+            assert client.seen[0]["error"]["code"] == "engine_fault"
+
+
+async def test_a_bug_in_a_handler_ends_only_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent.realtime.connection import Connection
+
+    async with serving(FakeEngine()) as server:
+        async with server.connect(STOCK) as other, server.connect(STOCK) as client:
+            await other.until("session.updated")
+            await client.until("session.updated")
+            with monkeypatch.context() as patched:
+
+                def broken(self: Connection, message: dict[str, Any]) -> None:
+                    raise ZeroDivisionError
+
+                patched.setattr(Connection, "receive", broken)
+                await client.send("session.heartbeat")
+                await client.rest()
+            assert client.all("error")[0]["error"]["code"] == "internal_error"
+            assert client.types[-1] == "session.closed"
+            await other.send("session.heartbeat")
+            await other.until("session.heartbeat_ack")
+
+
+async def test_a_client_that_does_not_read_is_cut() -> None:  # contract: J4
+    engine = FakeEngine(script=talkative)
+    async with serving(engine) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(
+            b"GET /v1/realtime?duplex=1&model=m HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        session = await _session_of(server)
+        for _ in range(4000):
+            if session.state != "open":
+                break
+            session.append(np.zeros(20 * FRAME_SAMPLES, np.float32))
+            await asyncio.sleep(0.005)
+        assert session.state != "open"
+        await asyncio.wait_for(session.wait_closed(), 20)
+        assert engine.stats().used == 0
+        tail = await asyncio.wait_for(reader.read(-1), 20)
+        assert b"output_backpressure" in tail
+        assert session.counters.emitted < session.counters.accepted
+        writer.close()
+
+
+async def _session_of(server: Server) -> Any:
+    for _ in range(1000):
+        if server.manager.sessions:
+            break
+        await asyncio.sleep(0.01)
+    return server.manager.sessions[0]
+
+
+async def test_http_errors() -> None:
+    options = HttpOptions(api_keys=("one", "two"))
+    async with serving(FakeEngine(), options) as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic b25l"}):
+            async with server.http.get(server.url + "/v1/realtime", headers=headers) as response:
+                assert response.status == 401
+                assert (await response.json())["error"]["code"] == "invalid_api_key"
+        bearer = {"Authorization": "Bearer two"}
+        calls = server.url + "/v1/realtime/calls"
+        async with server.http.delete(calls + "/rtc_none", headers=bearer) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (
+                404,
+                "call_not_found",
+            )
+        sdp = {"Content-Type": "application/sdp"}
+        async with server.http.post(calls, data=b"nonsense", headers=bearer | sdp) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (
+                400,
+                "invalid_sdp",
+            )
+        origin = bearer | {"Origin": "https://elsewhere.example.com"}
+        async with server.http.get(server.url + "/v1/models", headers=origin) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (
+                403,
+                "forbidden_origin",
+            )
+        async with server.http.get(server.url + "/health") as response:
+            assert response.status == 200
+
+
+def test_every_code_is_caused_here() -> None:
+    """The table holds only codes that this server can send."""
+    elsewhere = {
+        "config_timeout",
+        "invalid_json",
+        "event_too_large",
+        "resource_exhausted",
+        "server_draining",
+        "call_failed",
+        "engine_fault",
+        "internal_error",
+        "output_backpressure",
+        "prefill_unavailable",
+        "invalid_api_key",
+        "forbidden_origin",
+        "invalid_sdp",
+        "call_not_found",
+    }
+    assert {*GOES_ON, *AT_OPEN, *elsewhere} == set(CODES)
+    with pytest.raises(KeyError):
+        SessionError("no_such_code", "")
+
+
+def test_errors_are_json() -> None:
+    error = SessionError("bad_event", "text", param="x")
+    assert json.loads(json.dumps(error.payload()))["param"] == "x"
