@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.checkpoint.errors import VoiceError
-from model.checkpoint.fit import PAD
 from model.config import LMConfig, ModelConfig
 from model.core import FRAME_SAMPLES, SAMPLE_RATE, Pcm
 from model.lm import LanguageModel
-from model.mimi import Mimi
+from model.mimi import Mimi, StreamingMimi
+from model.prompt import call_frames, lay_out
+from model.state import Carry, CarryLayout
 from model.voices import COLUMNS, Voice
 
 LOUDNESS = -24.0
@@ -40,13 +41,25 @@ def normalise_loudness(pcm: Pcm) -> Pcm:
     return louder
 
 
+@torch.inference_mode()
 def encode_frames(mimi: Mimi, pcm: Pcm) -> Tensor:
-    """Codes `[8, N]` of `pcm` from a fresh start, the last frame padded with zeros."""
-    wave = torch.from_numpy(pcm)
-    padded = F.pad(wave, (0, -len(wave) % FRAME_SAMPLES))
-    with torch.inference_mode():
-        latent = mimi.encode_latent_sequence(padded[None, None])
-        return mimi.quantize_latent(latent).codes[0]
+    """Codes `[8, N]`, on the CPU, of `pcm` from a fresh start, as a call would encode it.
+
+    Frame by frame, since the window of a stream differs from that of a whole clip after 10 s. The
+    last frame is padded with zeros.
+    """
+    device = next(mimi.parameters()).device
+    layout = CarryLayout()
+    codec = StreamingMimi(mimi, layout)
+    carry, state = Carry.allocate(layout, 1, device), codec.allocate(1, device)
+    stepped = torch.ones(1, dtype=torch.bool, device=device)
+    wave = F.pad(torch.from_numpy(pcm), (0, -len(pcm) % FRAME_SAMPLES)).to(device)
+    codes = []
+    for frame in wave.view(-1, 1, 1, FRAME_SAMPLES):
+        codes.append(codec.encode(frame, state, carry, codec.cells(len(codes))))
+        state.commit(stepped)
+        carry.commit(stepped)
+    return torch.stack(codes, dim=2)[0].cpu()
 
 
 def measure_constants(config: ModelConfig, mimi: Mimi) -> ModelConfig:
@@ -60,22 +73,6 @@ def measure_constants(config: ModelConfig, mimi: Mimi) -> ModelConfig:
         silence_codes=tuple(silence_codes.tolist()),
         sine_codes=tuple(sine_codes.tolist()),
     )
-
-
-def voice_columns(config: LMConfig, codes: Tensor, sine: Tensor) -> Tensor:
-    """Token columns `[17, N+1]` of a voice of N frames, `codes` `[8, N]`, positions 0 to N.
-
-    Every row starts with its initial token for one position more than its delay, so frame 0 is
-    never heard; at position N only the delayed rows belong to the voice.
-    """
-    frames = codes.shape[1]
-    rows = torch.cat([torch.full((1, frames), PAD), codes, sine[:, None].expand(-1, frames)])
-    initial = [config.text_card] + [config.card] * config.n_q
-    columns = torch.tensor(initial)[:, None].repeat(1, frames + 1)
-    for row, delay in enumerate(config.delays):
-        first = 1 + delay
-        columns[row, first : frames + delay] = rows[row, 1:]
-    return columns
 
 
 def ring_of(config: LMConfig, columns: Tensor, frames: int) -> Tensor:
@@ -107,9 +104,9 @@ class Enroller:
                 f"the recording lasts {seconds:.1f} s; use {SHORTEST_S:.0f} to {LONGEST_S:.0f} s"
             )
         codes = encode_frames(self.mimi, normalise_loudness(pcm))
-        sine = torch.tensor(self.config.sine_codes)
-        columns = voice_columns(self.config.lm, codes, sine)
         frames = codes.shape[1]
+        columns = lay_out(call_frames(codes, (), self.config)[:, :frames], self.config.lm)
         with torch.inference_mode():
-            embeddings = self.lm.embed(columns[None, :, : frames - 1])[0]
+            spoken = columns[None, :, : frames - 1].to(self.lm.text_emb.weight.device)
+            embeddings = self.lm.embed(spoken)[0].cpu()
         return Voice(name, embeddings, ring_of(self.config.lm, columns, frames))
