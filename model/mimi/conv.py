@@ -129,8 +129,18 @@ def gemm_operand(weight: Tensor) -> Tensor:
     return weight.T.contiguous()
 
 
+SLIDE_STEPS = 64
+SLIDE_TAPS = 3
+"""From so many outputs a row on, and up to so many taps, sliding beats gathering on CPU."""
+
+
 class StreamingConv:
-    """A causal convolution of one frame: `[B, T, C_in]` to `[B, T / stride * unfold, C_out]`."""
+    """A causal convolution of one frame: `[B, T, C_in]` to `[B, T / stride * unfold, C_out]`.
+
+    Channels last, a window is one run of memory. Few windows are gathered into the rows of one
+    matrix product; for many the copy would cost more than it saves, and the product slides over
+    the input in place, one tap (`stride` samples) of every window at a time.
+    """
 
     def __init__(
         self,
@@ -147,21 +157,18 @@ class StreamingConv:
         self.bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().clone()
         self.kernel = kernel
         self.stride = stride
+        self.taps = kernel // stride
         self.unfold = unfold
         self.pad = kernel - stride
         self.tail = layout.add(self.pad, channels)
 
     def __call__(self, x: Tensor, carry: Carry, first: Tensor | None = None) -> Tensor:
         """`first`, bool `[B]`: rows whose padding is a copy of their first column, not zeros."""
-        if self.pad:
-            x = self._extend(x, carry, first)
-        rows, length, channels = x.shape
-        steps = (length - self.kernel) // self.stride + 1
-        windows = x.as_strided(
-            (rows, steps, self.kernel * channels), (length * channels, self.stride * channels, 1)
-        )
-        out = torch.addmm(self.bias, windows.reshape(rows * steps, -1), self.weight)
-        return out.view(rows, steps * self.unfold, -1)
+        steps = x.shape[1] // self.stride
+        x = self._extend(x, carry, first) if self.pad else x.contiguous()
+        slide = steps >= SLIDE_STEPS and 1 < self.taps <= SLIDE_TAPS
+        out = self._slide(x, steps) if slide else self._gather(x, steps)
+        return out.reshape(len(x), steps * self.unfold, -1)
 
     def _extend(self, x: Tensor, carry: Carry, first: Tensor | None) -> Tensor:
         """Put the carried tail in front and stage the new one."""
@@ -171,3 +178,22 @@ class StreamingConv:
         extended = torch.cat((tail, x), 1)
         carry.write(self.tail, extended[:, -self.pad :])
         return extended
+
+    def _gather(self, x: Tensor, steps: int) -> Tensor:
+        rows, length, channels = x.shape
+        windows = x.as_strided(
+            (rows, steps, self.kernel * channels), (length * channels, self.stride * channels, 1)
+        )
+        return torch.addmm(self.bias, windows.reshape(rows * steps, -1), self.weight)
+
+    def _slide(self, x: Tensor, steps: int) -> Tensor:
+        """All rows lie end to end; the windows that reach from one into the next are left out."""
+        rows, length, channels = x.shape
+        columns = x.view(-1, self.stride * channels)
+        count = len(columns) - self.taps + 1
+        first, *others = self.weight.chunk(self.taps)
+        out = torch.addmm(self.bias, columns[:count], first)
+        for tap, weight in enumerate(others, 1):
+            out.addmm_(columns[tap : tap + count], weight)
+        width = out.shape[1]
+        return out.as_strided((rows, steps, width), (length // self.stride * width, width, 1))

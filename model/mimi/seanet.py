@@ -105,8 +105,7 @@ class StreamingResidual:
 
 
 def _elu(x: Tensor, carry: Carry) -> Tensor:
-    """In place: between two layers nobody else reads `x`."""
-    return F.elu(x, inplace=True)
+    return F.elu(x)
 
 
 def _prepare(layer: nn.Module, layout: CarryLayout) -> Step:
