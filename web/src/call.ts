@@ -156,7 +156,8 @@ export class Call {
         }
       })
       .on(RoomEvent.Disconnected, (reason) => {
-        if (this.room === room) {
+        // While connecting, `start` itself learns of it and knows better what happened.
+        if (this.room === room && this.state.phase !== "connecting") {
           void this.finish(farewell(reason));
         }
       });

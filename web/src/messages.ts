@@ -28,11 +28,17 @@ export function parseMessage(payload: Uint8Array): AgentMessage | null {
   }
 }
 
-function numbersOf(fields: Record<string, unknown>): Record<string, number> {
-  const entries = Object.entries(fields).filter(
-    (entry): entry is [string, number] => typeof entry[1] === "number",
-  );
-  return Object.fromEntries(entries);
+/** All numbers in `fields`, nested ones as `outer.inner`. */
+function numbersOf(fields: Record<string, unknown>, prefix = ""): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof value === "number") {
+      found[prefix + name] = value;
+    } else if (typeof value === "object" && value !== null) {
+      Object.assign(found, numbersOf(value as Record<string, unknown>, `${prefix}${name}.`));
+    }
+  }
+  return found;
 }
 
 /** A state that ends the call; the others arrive as an attribute of the agent. */

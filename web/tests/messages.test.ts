@@ -5,9 +5,10 @@ import { parseMessage } from "../src/messages";
 const encode = (body: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(body));
 
 it("keeps the numbers of a stats message", () => {
-  expect(parseMessage(encode({ type: "stats", step_ms: 12, note: "x" }))).toEqual({
+  const message = { type: "stats", epoch: 1, note: "x", frames: { stepped: 9 } };
+  expect(parseMessage(encode(message))).toEqual({
     type: "stats",
-    figures: { step_ms: 12 },
+    figures: { epoch: 1, "frames.stepped": 9 },
   });
 });
 

@@ -14,17 +14,22 @@ export function StatsLine({ state, model }: StatsLineProps): ReactElement {
   const parts = [
     model === "" ? "" : `model ${model}`,
     state.network === null ? "" : describe(state.network),
-    ...Object.entries(state.agentFigures).filter(([name]) => name in SHOWN).map(figure),
+    lateness(state.agentFigures),
   ];
   return <footer className="stats">{parts.filter((part) => part !== "").join(" · ")}</footer>;
 }
 
-const SHOWN: Record<string, (value: number) => string> = {
-  step_ms: (value) => `step ${value.toFixed(0)} ms`,
-  late_frames: (value) => `${value} frames late`,
-  discarded_frames: (value) => `${value} frames discarded`,
-};
+/** Frames that the agent's side lost because somebody was late; a full-duplex call never waits. */
+function lateness(figures: CallState["agentFigures"]): string {
+  const stepped = figures["frames.stepped"];
+  if (stepped === undefined) {
+    return "";
+  }
+  const unheard = sum(figures, "frames.dropped_overflow", "hearing.discarded");
+  const unplayed = sum(figures, "speaker.dropped", "speaker.unplayed");
+  return `${stepped} frames, ${unheard} of yours and ${unplayed} of the agent's came too late`;
+}
 
-function figure([name, value]: [string, number]): string {
-  return SHOWN[name]?.(value) ?? "";
+function sum(figures: CallState["agentFigures"], ...names: string[]): number {
+  return names.reduce((total, name) => total + (figures[name] ?? 0), 0);
 }

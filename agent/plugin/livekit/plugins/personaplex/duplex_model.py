@@ -8,7 +8,6 @@ told of a chat: what it hears and its persona are all that moves it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
 import time
@@ -21,7 +20,7 @@ from livekit.agents import llm, utils
 from livekit.agents.types import NOT_GIVEN, NotGivenOr
 from livekit.agents.utils import is_given
 
-from .client import AudioFormat, DuplexClient, DuplexClientError, SessionConfig
+from .client import AudioFormat, DuplexClient, DuplexClientError, DuplexEvent, SessionConfig
 
 log = logging.getLogger("livekit.plugins.personaplex")
 
@@ -40,6 +39,7 @@ UNSUPPORTED_REPLY = (
 @dataclass(frozen=True, slots=True)
 class _Options:
     url: str
+    api_key: str | None
     model: str
     voice: str
     persona: str
@@ -51,6 +51,7 @@ class DuplexModel(llm.DuplexModel):
 
     Args:
         url: websocket of the server; default PERSONAPLEX_URL, else the local one.
+        api_key: bearer key, where the server asks for one; default PERSONAPLEX_API_KEY.
         model: name that the server knows its model by; empty takes what it runs.
         voice: one of the server's voices; empty takes its default.
         persona: used where the agent has no instructions; empty takes the server's default.
@@ -61,6 +62,7 @@ class DuplexModel(llm.DuplexModel):
         self,
         *,
         url: str | None = None,
+        api_key: str | None = None,
         model: str = "",
         voice: str = "",
         persona: str = "",
@@ -72,7 +74,8 @@ class DuplexModel(llm.DuplexModel):
             )
         )
         address = url or os.environ.get("PERSONAPLEX_URL") or DEFAULT_URL
-        self._options = _Options(address, model, voice, persona, silence_rms)
+        key = api_key or os.environ.get("PERSONAPLEX_API_KEY")
+        self._options = _Options(address, key, model, voice, persona, silence_rms)
 
     @property
     def model(self) -> str:
@@ -163,16 +166,8 @@ class DuplexSession(llm.DuplexSession[Literal["server_event"]]):
         if self._closing:
             return
         started = time.perf_counter()
-        config = SessionConfig(
-            input_audio=PCM16,
-            output_audio=PCM16,
-            instructions=self._instructions,
-            voice=self._options.voice or None,
-        )
         try:
-            async with DuplexClient(
-                self._options.url, model=self._options.model, config=config
-            ) as client:
+            async with self._new_client() as client:
                 self._client = client
                 self._report_connection_acquired(time.perf_counter() - started)
                 await self._converse(client)
@@ -181,6 +176,18 @@ class DuplexSession(llm.DuplexSession[Literal["server_event"]]):
         finally:
             self._client = None
             self._output.close()
+
+    def _new_client(self) -> DuplexClient:
+        options = self._options
+        config = SessionConfig(
+            input_audio=PCM16,
+            output_audio=PCM16,
+            instructions=self._instructions or None,
+            voice=options.voice or None,
+        )
+        return DuplexClient(
+            options.url, model=options.model, config=config, api_key=options.api_key
+        )
 
     async def _converse(self, client: DuplexClient) -> None:
         sending = asyncio.create_task(self._send(client), name="personaplex.send")
@@ -195,18 +202,17 @@ class DuplexSession(llm.DuplexSession[Literal["server_event"]]):
         async for pcm in self._input:
             await client.append_audio(pcm)
 
-    def _take(self, event: dict[str, Any]) -> None:
-        match event.get("type"):
-            case "response.output_audio.delta" | "response.audio.delta":
-                self._take_audio(base64.b64decode(event["delta"]))
-            case "response.output_audio_transcript.delta" | "response.audio_transcript.delta":
-                start = self._heard_ms
-                delta = llm.DuplexOutputTranscriptDelta(event["delta"], start, start + FRAME_MS)
-                self.emit("transcript_delta", delta)
+    def _take(self, event: DuplexEvent) -> None:
+        if event.audio:
+            self._take_audio(event.audio)
+        elif event.text:
+            start = self._heard_ms
+            delta = llm.DuplexOutputTranscriptDelta(event.text, start, start + FRAME_MS)
+            self.emit("transcript_delta", delta)
+        elif event.type == "error":
+            self._report(event.to_exception())
 
     def _take_audio(self, pcm: bytes) -> None:
-        if not pcm:
-            return
         frame = rtc.AudioFrame(pcm, SAMPLE_RATE, 1, len(pcm) // 2)
         self._output.send_nowait(llm.DuplexAudioFrame(frame, start_ms=self._heard_ms))
         self._heard_ms += round(frame.duration * 1000)

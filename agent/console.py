@@ -1,0 +1,148 @@
+"""The command `console`: a call in this terminal, through the same session code as any other.
+
+Microphone and speaker, or WAV files in place of either. With both in files nothing waits for a
+clock: each frame is given when the last one was answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from agent import settings
+from agent.command import CommandError, configure_logging
+from agent.devices import Outlet, SoundCard, Source, WavOutlet, WavSource
+from agent.errors import SessionError
+from agent.loading import make_engine
+from agent.manager import SessionManager
+from agent.policy import ROOM
+from agent.session import Session
+from agent.settings import Settings
+from agent.sink import OutputFrame, ResponseEnd, ResponseInfo
+from agent.turns import level_dbfs
+from model import Engine, Pcm
+
+METER_FLOOR_DBFS = -60.0
+METER_WIDTH = 20
+METER_EVERY = 3
+"""Frames between two drawings of the levels."""
+ANSWER_LIMIT_S = 60.0
+"""How long one frame may take where frames wait for each other; slow machines are welcome."""
+TAIL_S = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    settings.add_arguments(parser, "model", "log")
+    parser.add_argument("--input", type=Path, help="a WAV in place of the microphone")
+    parser.add_argument("--output", type=Path, help="a WAV in place of the speaker")
+    parser.add_argument(
+        "--tail-s", type=float, default=TAIL_S, help="silence after --input, in seconds"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    loaded = replace(settings.load(args), max_sessions=1)
+    configure_logging(loaded.log_level)
+    if args.input is not None and not args.input.is_file():
+        raise CommandError(f"--input {args.input}: there is no such file")
+    engine = make_engine(loaded)
+    try:
+        asyncio.run(converse(engine, loaded, args))
+    finally:
+        engine.shutdown()
+    return 0
+
+
+async def converse(engine: Engine, loaded: Settings, args: argparse.Namespace) -> None:
+    """One call, from the first frame to the last."""
+    with ExitStack() as stack:
+        card = stack.enter_context(SoundCard(args.input is None, args.output is None))
+        source: Source = WavSource(args.input, args.tail_s, card.in_use) if args.input else card
+        outlet: Outlet = WavOutlet(args.output) if args.output else card
+        stack.callback(outlet.close)
+        manager = SessionManager(engine)
+        sink = ConsoleSink(outlet, meters=sys.stderr.isatty())
+        own = engine.default_spec
+        spec = replace(own, voice=loaded.voice or own.voice, persona=loaded.persona or own.persona)
+        session = manager.open(ROOM, sink, spec)
+        await feed(session, source.frames(), sink, lockstep=not card.in_use)
+        session.close("done")
+        await session.wait_closed()
+    sink.finish()
+
+
+async def feed(
+    session: Session, frames: AsyncIterator[Pcm], sink: ConsoleSink, *, lockstep: bool
+) -> None:
+    """Give every frame to the session; in lockstep each one waits for its answer."""
+    async for pcm in frames:
+        session.push_frame(pcm)
+        sink.heard(pcm)
+        if lockstep:
+            await asyncio.wait_for(sink.answered(), ANSWER_LIMIT_S)
+        if sink.failure is not None:
+            raise CommandError(f"the call failed: {sink.failure}")
+
+
+class ConsoleSink:
+    """Plays the agent, prints its words on stdout and both levels on stderr."""
+
+    def __init__(self, outlet: Outlet, meters: bool) -> None:
+        self.failure: SessionError | None = None
+        self._outlet = outlet
+        self._meters = meters
+        self._answer = asyncio.Event()
+        self._user_dbfs = METER_FLOOR_DBFS
+        self._frames = 0
+
+    async def answered(self) -> None:
+        await self._answer.wait()
+        self._answer.clear()
+
+    def heard(self, pcm: Pcm) -> None:
+        self._user_dbfs = level_dbfs(pcm)
+
+    def bound(self, epoch: int, prefill_positions: int) -> None:
+        pass
+
+    def response_started(self, response: ResponseInfo) -> None:
+        self._clear_meters()
+        print("agent:", end="", flush=True)
+
+    def output(self, frame: OutputFrame) -> None:
+        self._outlet.play(frame.pcm)
+        self._frames += 1
+        self._answer.set()
+        if frame.text:
+            self._clear_meters()
+            print(frame.text, end="", flush=True)
+        elif self._meters and self._frames % METER_EVERY == 0 and frame.response_id is None:
+            levels = f"you {_bar(self._user_dbfs)}  agent {_bar(level_dbfs(frame.pcm))}"
+            print(f"\r{levels}", end="", file=sys.stderr, flush=True)
+
+    def response_done(self, end: ResponseEnd) -> None:
+        print(flush=True)
+
+    def error(self, error: SessionError) -> None:
+        self.failure = error
+        self._answer.set()
+
+    def closed(self, reason: str, expired: bool) -> None:
+        self._answer.set()
+
+    def finish(self) -> None:
+        self._clear_meters()
+
+    def _clear_meters(self) -> None:
+        if self._meters:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _bar(dbfs: float) -> str:
+    filled = round(METER_WIDTH * max(0.0, 1 - dbfs / METER_FLOOR_DBFS))
+    return "#" * filled + "." * (METER_WIDTH - filled)

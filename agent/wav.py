@@ -1,0 +1,42 @@
+"""WAV files as the model's audio: any rate and channels in, 24 kHz mono out. Knows no session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from agent.command import CommandError
+from model import FRAME_SAMPLES, SAMPLE_RATE
+
+
+def read_wav(path: Path) -> NDArray[np.float32]:
+    """All samples of `path`, mixed down and resampled, `[S]`. Raises `CommandError`."""
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError):
+        what = "is no audio file that can be read" if path.is_file() else "there is no such file"
+        raise CommandError(f"{path}: {what}; give a WAV") from None
+    if not len(samples):
+        raise CommandError(f"{path}: has no samples; give a WAV with sound in it")
+    mono = samples.mean(axis=1)
+    resampled = mono if rate == SAMPLE_RATE else soxr.resample(mono, rate, SAMPLE_RATE)
+    return np.asarray(resampled, dtype=np.float32)
+
+
+def frames_of(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Whole frames, `[F, 1920]`; the last one padded with zeros."""
+    return np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
+
+
+def open_wav(path: Path) -> soundfile.SoundFile:
+    """A 24 kHz mono WAV to write to as audio comes. Raises `CommandError`."""
+    try:
+        return soundfile.SoundFile(
+            path, "w", samplerate=SAMPLE_RATE, channels=1, subtype="PCM_16", format="WAV"
+        )
+    except (soundfile.SoundFileError, OSError):
+        raise CommandError(f"{path}: cannot be written; name a WAV in a folder of yours") from None

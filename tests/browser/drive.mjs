@@ -1,0 +1,182 @@
+// Drives the built page in headless Chromium: `node drive.mjs SCENARIO OPTIONS`. Prints one JSON
+// object with what was seen; judging it is the test's part.
+
+import { createRequire } from "node:module";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const require = createRequire(new URL("../../web/package.json", import.meta.url));
+const { chromium } = require("playwright-core");
+
+const PATIENCE_MS = 90_000;
+const QUIET = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+const FAKE_MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"];
+
+async function withBrowser(flags, act) {
+  const profile = mkdtempSync(join(tmpdir(), "chromium-"));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: [...QUIET, ...flags],
+    viewport: { width: 1100, height: 850 },
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  // The page keeps its connections to itself; this is how the test gets at their statistics.
+  await context.addInitScript(() => {
+    window.connections = [];
+    window.RTCPeerConnection = class extends window.RTCPeerConnection {
+      constructor(...options) {
+        super(...options);
+        window.connections.push(this);
+      }
+    };
+  });
+  try {
+    return await act(context);
+  } finally {
+    await context.close();
+    rmSync(profile, { recursive: true, force: true });
+  }
+}
+
+async function opened(context, url) {
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  await page.goto(url);
+  return page;
+}
+
+const connect = (page) => page.getByRole("button", { name: /^Connect/ }).click();
+const isHere = (page) => page.locator(".meter-agent[data-live=true]").waitFor();
+
+async function failureOf(page) {
+  const note = page.getByRole("alert");
+  await note.waitFor();
+  return { code: await note.getAttribute("data-code"), text: await note.innerText() };
+}
+
+/** Energy and packets of everything received and sent, from getStats(). */
+function statistics(page) {
+  return page.evaluate(async () => {
+    const sums = { received: 0, energy: 0, lost: 0, sent: 0, pairs: 0 };
+    for (const connection of window.connections) {
+      for (const entry of (await connection.getStats()).values()) {
+        if (entry.type === "inbound-rtp" && entry.kind === "audio") {
+          sums.received += entry.packetsReceived;
+          sums.energy += entry.totalAudioEnergy;
+          sums.lost += entry.packetsLost;
+        } else if (entry.type === "outbound-rtp" && entry.kind === "audio") {
+          sums.sent += entry.packetsSent;
+        } else if (entry.type === "candidate-pair" && entry.state === "succeeded") {
+          sums.pairs += 1;
+        }
+      }
+    }
+    return sums;
+  });
+}
+
+/** The loudest sample that an AnalyserNode sees on the page's audio element within `frames`. */
+function loudest(page, frames) {
+  return page.evaluate(async (count) => {
+    const context = new AudioContext();
+    const stream = document.querySelector("audio").srcObject;
+    const analyser = context.createAnalyser();
+    context.createMediaStreamSource(stream).connect(analyser);
+    const samples = new Float32Array(analyser.fftSize);
+    let peak = 0;
+    for (let at = 0; at < count; at += 1) {
+      await new Promise(requestAnimationFrame);
+      analyser.getFloatTimeDomainData(samples);
+      peak = samples.reduce((most, sample) => Math.max(most, Math.abs(sample)), peak);
+    }
+    await context.close();
+    return peak;
+  }, frames);
+}
+
+/** The first level above silence that the page's own meter shows, in dBFS. */
+async function levelOf(page, side) {
+  const reading = await page.waitForFunction((selector) => {
+    const level = Number(document.querySelector(selector).getAttribute("aria-valuenow"));
+    return level > -60 && level;
+  }, `.meter-${side} [role=meter]`);
+  return reading.jsonValue();
+}
+
+/** A whole call: connect, hear, read, mute, hang up. */
+function call({ url, wav, screenshot }) {
+  const flags = [...FAKE_MICROPHONE, `--use-file-for-fake-audio-capture=${wav}`];
+  return withBrowser(flags, async (context) => {
+    const page = await opened(context, url);
+    const notice = await page.locator(".notice").allInnerTexts();
+    await connect(page);
+    await isHere(page);
+    const segment = page.locator(".segment-agent").first();
+    await segment.waitFor();
+    const peak = await loudest(page, 120);
+    const seen = {
+      notice,
+      peak,
+      statistics: await statistics(page),
+      levels: { you: await levelOf(page, "you"), agent: await levelOf(page, "agent") },
+      transcript: await segment.innerText(),
+    };
+    await page.screenshot({ path: screenshot });
+    await page.getByRole("button", { name: "Mute" }).click();
+    seen.muted = await page.locator(".meter-you .caption").innerText();
+    await page.getByRole("button", { name: "Hang up" }).click();
+    await page.getByRole("button", { name: "Connect again" }).waitFor();
+    seen.kept = await page.locator(".segment-agent").count();
+    seen.failures = await page.getByRole("alert").count();
+    return seen;
+  });
+}
+
+/** Somebody is in a call on the only line; what does the next visitor read? */
+function busy({ url, wav }) {
+  const flags = [...FAKE_MICROPHONE, `--use-file-for-fake-audio-capture=${wav}`];
+  return withBrowser(flags, async (context) => {
+    const first = await opened(context, url);
+    await connect(first);
+    await isHere(first);
+    const second = await opened(context, url);
+    await connect(second);
+    const refused = await failureOf(second);
+    await first.getByRole("button", { name: "Hang up" }).click();
+    return { refused };
+  });
+}
+
+/** Nobody answers: the page is loaded, then `answer` replaces the token endpoint. */
+function absent({ url, details }) {
+  return withBrowser(FAKE_MICROPHONE, async (context) => {
+    const page = await opened(context, url);
+    await page.route("**/api/connection-details", (route) =>
+      details === null ? route.abort() : route.fulfill({ json: details }),
+    );
+    await connect(page);
+    return failureOf(page);
+  });
+}
+
+/** No microphone, or no permission to use it. */
+function unheard({ url, flags }) {
+  return withBrowser(flags, async (context) => {
+    const page = await opened(context, url);
+    await connect(page);
+    return failureOf(page);
+  });
+}
+
+const SCENARIOS = { call, busy, absent, unheard };
+const [scenario, options] = process.argv.slice(2);
+console.log(JSON.stringify(await SCENARIOS[scenario](JSON.parse(options))));
