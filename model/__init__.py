@@ -31,6 +31,9 @@ from model.core import (
     Sampling,
     SessionSpec,
 )
+from model.diagnose import Needs, StepTimes, memory_needs, time_steps
+from model.enrolment import VoiceReport, add_voice, check_voices
+from model.host import Device, inspect_device
 from model.loading import PersonaPlexEngine, load_engine
 from model.offline import OfflineBatch, OfflineFrame, offline_batch
 
@@ -45,6 +48,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointInfo",
     "Deliver",
+    "Device",
     "Engine",
     "EngineError",
     "EngineEvent",
@@ -54,6 +58,7 @@ __all__ = [
     "Handle",
     "InputOverflow",
     "InvalidVoice",
+    "Needs",
     "OfflineBatch",
     "OfflineFrame",
     "Pcm",
@@ -64,7 +69,14 @@ __all__ = [
     "ResourceExhausted",
     "Sampling",
     "SessionSpec",
+    "StepTimes",
+    "VoiceReport",
+    "add_voice",
+    "check_voices",
     "describe",
+    "inspect_device",
     "load_engine",
+    "memory_needs",
     "offline_batch",
+    "time_steps",
 ]

@@ -1,0 +1,68 @@
+"""The command `voices`: list the voices of a checkpoint, add one from a recording, check them.
+
+An operator's tool. Enrolling somebody's voice is for the operator to have consent for; callers can
+only ever name voices that are bundled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from agent import settings
+from agent.command import CommandError, configure_logging
+from agent.wav import read_wav
+from model import CheckpointError, VoiceReport, add_voice, check_voices, describe
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    settings.add_arguments(parser, "model", "log")
+    parser.set_defaults(action="list")
+    actions = parser.add_subparsers(metavar="ACTION")
+    actions.add_parser("list", help="the names that clients may use").set_defaults(action="list")
+    actions.add_parser("check", help="read every voice").set_defaults(action="check")
+    add = actions.add_parser("add", help="make a voice of a recording of 1 to 30 s")
+    add.set_defaults(action="add")
+    add.add_argument("name", help="what clients will call it")
+    add.add_argument("recording", type=Path, help="speech of one person, any rate")
+    for action in actions.choices.values():
+        action.add_argument(
+            "--model", dest="model", default=argparse.SUPPRESS, help="as for the command itself"
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    loaded = settings.load(args)
+    configure_logging(loaded.log_level)
+    try:
+        if args.action == "add":
+            return _add(loaded.model, args.name, args.recording)
+        return _list(loaded.model) if args.action == "list" else _check(loaded.model)
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+
+
+def _list(model: str) -> int:
+    info = describe(model)
+    for name in info.voices:
+        print(f"{name} (default)" if name == info.default_voice else name)
+    return 0
+
+
+def _check(model: str) -> int:
+    reports = check_voices(describe(model))
+    for report in reports:
+        print(_line(report))
+    return 1 if any(report.problem for report in reports) else 0
+
+
+def _line(report: VoiceReport) -> str:
+    return report.problem or f"{report.name} {report.seconds:.2f} s, good"
+
+
+def _add(model: str, name: str, recording: Path) -> int:
+    path = add_voice(model, name, read_wav(recording))
+    print(f"{path.name} written to {path.parent}; restart the worker to offer it")
+    print("use it only with the consent of the person who spoke", file=sys.stderr)
+    return 0
