@@ -10,13 +10,12 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from agent import settings
 from agent.command import CommandError, configure_logging
-from agent.devices import Outlet, SoundCard, Source, WavOutlet, WavSource
+from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
 from agent.loading import make_engine
 from agent.manager import SessionManager
@@ -48,31 +47,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     loaded = replace(settings.load(args), max_sessions=1)
     configure_logging(loaded.log_level)
-    if args.input is not None and not args.input.is_file():
-        raise CommandError(f"--input {args.input}: there is no such file")
+    # Files are opened before the model is: a wrong name should not take that long to say.
+    source = WavSource(args.input, args.tail_s, paced=args.output is None) if args.input else None
+    outlet = WavOutlet(args.output) if args.output else None
     engine = make_engine(loaded)
     try:
-        asyncio.run(converse(engine, loaded, args))
+        asyncio.run(converse(engine, loaded, source, outlet))
     finally:
         engine.shutdown()
     return 0
 
 
-async def converse(engine: Engine, loaded: Settings, args: argparse.Namespace) -> None:
-    """One call, from the first frame to the last."""
-    with ExitStack() as stack:
-        card = stack.enter_context(SoundCard(args.input is None, args.output is None))
-        source: Source = WavSource(args.input, args.tail_s, card.in_use) if args.input else card
-        outlet: Outlet = WavOutlet(args.output) if args.output else card
-        stack.callback(outlet.close)
-        manager = SessionManager(engine)
-        sink = ConsoleSink(outlet, meters=sys.stderr.isatty())
+async def converse(
+    engine: Engine, loaded: Settings, source: WavSource | None, outlet: WavOutlet | None
+) -> None:
+    """One call, from the first frame to the last; the sound card serves what no file does."""
+    with SoundCard(source is None, outlet is None) as card:
+        sink = ConsoleSink(outlet or card, meters=sys.stderr.isatty())
         own = engine.default_spec
         spec = replace(own, voice=loaded.voice or own.voice, persona=loaded.persona or own.persona)
-        session = manager.open(ROOM, sink, spec)
-        await feed(session, source.frames(), sink, lockstep=not card.in_use)
-        session.close("done")
-        await session.wait_closed()
+        session = SessionManager(engine).open(ROOM, sink, spec)
+        frames = (source or card).frames()
+        try:
+            await feed(session, frames, sink, lockstep=not card.in_use)
+        finally:
+            session.close("done")
+            await session.wait_closed()
+            if outlet is not None:
+                outlet.close()
     sink.finish()
 
 

@@ -24,18 +24,10 @@ SPEAKER_FRAMES = 4
 """Frames that may wait for the speaker; the oldest goes, so that a hiccup does not last."""
 
 
-class Source(Protocol):
-    """Frames that the agent hears."""
-
-    def frames(self) -> AsyncIterator[Pcm]: ...
-
-
 class Outlet(Protocol):
     """Where the agent is heard."""
 
     def play(self, pcm: Pcm) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class WavSource:

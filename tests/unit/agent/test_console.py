@@ -1,0 +1,103 @@
+"""The console: a whole call between two WAV files, and the sound card's side of it on a fake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from agent import devices
+from agent.__main__ import main
+from agent.console import converse
+from agent.devices import SoundCard, WavOutlet, WavSource
+from agent.settings import Settings
+from model import FRAME_SAMPLES, SAMPLE_RATE
+from tests.fakes.echo import EchoEngine
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def spoken(tmp_path: Path) -> Path:
+    """Half a second of tone at 48 kHz, in two channels."""
+    path = tmp_path / "in.wav"
+    tone = 0.3 * np.sin(2 * np.pi * 440 * np.arange(24_000) / 48_000)
+    soundfile.write(path, np.stack([tone, tone], axis=1), 48_000)
+    return path
+
+
+async def test_every_frame_of_a_file_is_answered(  # contract: C6
+    spoken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = EchoEngine(max_sessions=1)
+    out = tmp_path / "out.wav"
+    source = WavSource(spoken, tail_s=1.0, paced=False)
+    await converse(engine, Settings(), source, WavOutlet(out))
+    heard, rate = soundfile.read(out)
+    assert rate == SAMPLE_RATE
+    assert len(heard) == 19 * FRAME_SAMPLES, "half a second and one of silence, padded"
+    assert np.abs(heard[: SAMPLE_RATE // 2]).max() == pytest.approx(0.3, abs=0.02)
+    assert engine.stats().used == 0
+    assert capsys.readouterr().out.startswith("agent:")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [("none.wav", None, "no such file"), ("text.wav", b"hello", "no audio file")],
+)
+def test_a_wrong_input_is_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: bytes | None,
+    complaint: str,
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["console", "--input", str(path), "--output", str(tmp_path / "o.wav")]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"error: {path}") and complaint in error and "\n" not in error
+
+
+class FakeStream:
+    """Stands where PortAudio's streams stand; the test is the hardware."""
+
+    def __init__(self, callback: Callable[..., None], **options: Any) -> None:
+        assert options["samplerate"] == SAMPLE_RATE and options["blocksize"] == FRAME_SAMPLES
+        self.callback = callback
+        self.open = False
+
+    def start(self) -> None:
+        self.open = True
+
+    def close(self) -> None:
+        self.open = False
+
+
+async def test_the_sound_card_passes_frames_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(
+        InputStream=FakeStream, OutputStream=FakeStream, PortAudioError=RuntimeError
+    )
+    monkeypatch.setattr(devices, "_sounddevice", lambda: fake)
+    with SoundCard(microphone=True, speaker=True) as card:
+        microphone, speaker = card._streams
+        block = np.full((FRAME_SAMPLES, 1), 0.25, np.float32)
+        await asyncio.to_thread(microphone.callback, block, FRAME_SAMPLES, None, None)
+        block[:] = 0.0
+        heard = await anext(card.frames())
+        assert heard.shape == (FRAME_SAMPLES,) and (heard == 0.25).all()
+        for level in range(6):
+            card.play(np.full(FRAME_SAMPLES, level, np.float32))
+        played = []
+        for _ in range(5):
+            speaker.callback(block, FRAME_SAMPLES, None, None)
+            played.append(block[0, 0])
+        assert played == [2, 3, 4, 5, 0], "the oldest are dropped, an underrun is silence"
+    assert not microphone.open and not speaker.open
