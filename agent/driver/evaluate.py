@@ -89,17 +89,16 @@ def _verdict(
     rtf: float | None,
     options: DriverOptions,
 ) -> tuple[str | None, str | None]:
+    if seen.error is not None:
+        return seen.error, None
     try:
         check_session(stats, seen.audio, seen.planned_frames, options)
         check_ceiling("client_stream_rtf", rtf, options.max_client_rtf)
         check_ceiling("server_stream_rtf", timing.server_stream_rtf, options.max_stream_rtf)
         check_ceiling("stream_lag_drift_ms", timing.lag_drift_ms, options.max_lag_drift_ms)
     except AcceptanceError as failed:
-        if seen.error is None and not seen.error_codes:
-            return str(failed), failed.check
-    if seen.error is not None:
-        return seen.error, None
-    return ("stream: server_error", None) if seen.error_codes else (None, None)
+        return str(failed), failed.check
+    return ("stream: server_error" if seen.error_codes else None), None
 
 
 def _counts(stats: SessionStatistics) -> dict[str, Any]:
