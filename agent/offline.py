@@ -166,7 +166,8 @@ def converse(batch: OfflineBatch, sources: Sequence[Source]) -> list[Result]:
 
 def _frame(source: Source, index: int) -> NDArray[np.generic]:
     """The frame at `index`; anything of its kind where the source has ended."""
-    return source.frames[min(index, len(source.frames) - 1)]
+    frame: NDArray[np.generic] = source.frames[min(index, len(source.frames) - 1)]
+    return frame
 
 
 def _collect(results: Sequence[Result], frame: OfflineFrame, live: NDArray[np.bool_]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from model.checkpoint.errors import VoiceError
@@ -19,10 +20,10 @@ MAX_VOICE_BYTES = 64 * 2**20
 def unpack_voices(archive: Path, folder: Path) -> None:
     """Write every `.pt` of `archive` into `folder` under its basename. Raises `VoiceError`."""
     try:
-        with tarfile.open(archive, "r:*") as opened:
+        with tarfile.open(archive, "r:gz") as opened:
             for member in opened:
                 _unpack(archive, opened, member, folder)
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise VoiceError(f"{archive} is no tar archive ({error}); fetch it again") from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,9 +33,10 @@ SETTLED_FRAMES = 8
 
 def normalise_loudness(pcm: Pcm) -> Pcm:
     """`pcm`, 24 kHz mono, at -24 LUFS. Raises `VoiceError` for silence."""
-    import pyloudnorm  # here, because it brings scipy, which no call needs
+    from pyloudnorm.meter import Meter  # here, because it brings scipy, which no call needs
 
-    measured = pyloudnorm.Meter(SAMPLE_RATE).integrated_loudness(pcm.astype(np.float64))
+    meter: Any = Meter(SAMPLE_RATE)  # type: ignore[no-untyped-call]
+    measured = meter.integrated_loudness(pcm.astype(np.float64))
     if not np.isfinite(measured):
         raise VoiceError("the recording is silent; a voice needs speech")
     louder: Pcm = (pcm * 10 ** ((LOUDNESS - measured) / 20)).astype(np.float32)
@@ -54,7 +56,7 @@ def encode_frames(mimi: Mimi, pcm: Pcm) -> Tensor:
     carry, state = Carry.allocate(layout, 1, device), codec.allocate(1, device)
     stepped = torch.ones(1, dtype=torch.bool, device=device)
     wave = F.pad(torch.from_numpy(pcm), (0, -len(pcm) % FRAME_SAMPLES)).to(device)
-    codes = []
+    codes: list[Tensor] = []
     for frame in wave.view(-1, 1, 1, FRAME_SAMPLES):
         codes.append(codec.encode(frame, state, carry, codec.cells(len(codes))))
         state.commit(stepped)
