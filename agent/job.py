@@ -22,6 +22,8 @@ from agent.room import RoomCall, RoomRules
 from agent.transcript import Transcript
 
 log = logging.getLogger(__name__)
+ALREADY_SERVED = "already_served"
+"""A server that was restarted may dispatch a second agent to a room whose call goes on."""
 READ_SECONDS = 3.0
 """How long a refused room keeps its agent, so that the reason is read."""
 LAST_WORDS_SECONDS = 0.3
@@ -63,13 +65,19 @@ async def _call(
 
     async def connect() -> None:
         await ctx.connect(auto_subscribe=AutoSubscribe.AUDIO_ONLY)
+        if any(people.is_agent(other, ctx.job.agent_name) for other in _others(ctx)):
+            call.close(ALREADY_SERVED)
         rpc.register(ctx.room, call, lambda to: _transfer(ctx, to))
 
     reason = await call.run(connect)
     log.info("call ended: %s %s", reason, json.dumps(call.stats()))
-    if ctx.room.isconnected():
+    if ctx.room.isconnected() and reason != ALREADY_SERVED:
         await _empty(ctx)
     return reason
+
+
+def _others(ctx: JobContext) -> list[rtc.RemoteParticipant]:
+    return list(ctx.room.remote_participants.values())
 
 
 async def _refuse(ctx: JobContext, refusal: SessionError) -> None:
@@ -90,7 +98,7 @@ async def _refuse(ctx: JobContext, refusal: SessionError) -> None:
 async def _empty(ctx: JobContext) -> None:
     """Leave nobody alone in a room: hang up telephones, delete a room with one person or none."""
     await asyncio.sleep(LAST_WORDS_SECONDS)
-    persons = [p for p in ctx.room.remote_participants.values() if people.is_person(p)]
+    persons = [p for p in _others(ctx) if people.is_person(p)]
     if len(persons) <= 1:
         await ctx.delete_room()
         return
@@ -101,7 +109,7 @@ async def _empty(ctx: JobContext) -> None:
 
 async def _transfer(ctx: JobContext, to: str) -> None:
     """SIP REFER for the one telephone in the room."""
-    phones = [p for p in ctx.room.remote_participants.values() if people.is_phone(p)]
+    phones = [p for p in _others(ctx) if people.is_phone(p)]
     if len(phones) != 1:
         raise rtc.RpcError(rpc.REFUSED, f"there are {len(phones)} telephones here", "bad_event")
     try:

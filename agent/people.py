@@ -10,6 +10,7 @@ from livekit import rtc
 from agent.presence import Leaving
 
 CALL_STATUS = "sip.callStatus"
+AGENT_NAME = "lk.agent.name"
 PERSON_KINDS = (
     rtc.ParticipantKind.PARTICIPANT_KIND_STANDARD,
     rtc.ParticipantKind.PARTICIPANT_KIND_SIP,
@@ -25,6 +26,12 @@ CLEAN_REASONS = (
 def is_person(participant: rtc.RemoteParticipant) -> bool:
     """Agents, recorders and ingress never count."""
     return participant.kind in PERSON_KINDS
+
+
+def is_agent(participant: rtc.RemoteParticipant, name: str) -> bool:
+    """Whether this is an agent that was dispatched under the same name as we."""
+    kind = rtc.ParticipantKind.PARTICIPANT_KIND_AGENT
+    return participant.kind == kind and participant.attributes.get(AGENT_NAME) == name
 
 
 def is_phone(participant: rtc.RemoteParticipant) -> bool:

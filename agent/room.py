@@ -31,6 +31,7 @@ SOURCE_QUEUE_MS = 200
 GOODBYE_SECONDS = 2.0
 """How long the last messages may take."""
 HANG_UP_DIGIT = "#"
+STATS_EVERY_FRAMES = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,8 @@ class RoomCall:
         self._frames_out += 1
         said = partial(self._say, frame.response_id, self.t_ms, frame.text)
         self._speaker.play(frame.pcm, said)
+        if self._frames_out % STATS_EVERY_FRAMES == 0 and self._transcript is not None:
+            self._transcript.data("stats", self.t_ms, **self.stats())
 
     def response_done(self, end: ResponseEnd) -> None:
         self._speaker.then(partial(self._finish_segment, end.id, self.t_ms))

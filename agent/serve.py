@@ -130,7 +130,7 @@ def http_options(settings: Settings, notice: str | None) -> HttpOptions:
     return HttpOptions(
         api_keys=_words(settings.api_keys),
         allow_sampling=settings.allow_sampling,
-        model_name=settings.model,
+        model_name=Path(settings.model).name if Path(settings.model).is_dir() else settings.model,
         model_notice=notice,
         cors_origins=_words(settings.cors_origins),
     )

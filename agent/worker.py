@@ -23,11 +23,36 @@ from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 AGENT_DISPLAY_NAME = "PersonaPlex"
-FULL_LOAD = 0.99
-"""At 1 a worker is never asked, and then nobody tells the person in the room that it is full."""
+FULL_LOAD = 0.69
+"""What a worker without a free slot reports; half full is half of it.
+
+LiveKit servers dispatch nothing to workers at or above their `target_load` (0.7 unless configured),
+so used / max as it stands would leave the last slots empty. Below it a full worker is still asked
+where no other is free, and can tell the person in the room why nobody comes.
+"""
 ALWAYS_AVAILABLE = float("inf")
 RETRY_FOR_EVER = 2**31
 IDLE_RUNNERS = 1
+
+
+class Outage(logging.Filter):
+    """One line for a lost server, where the framework has one for each attempt to reconnect."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._lasting = False
+
+    def over(self) -> None:
+        self._lasting = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.getMessage().startswith("failed to connect to livekit"):
+            return True
+        if not self._lasting:
+            self._lasting = True
+            log.warning("lost the LiveKit server at %s; trying until it is back", self._url)
+        return False
 
 
 class Worker:
@@ -43,13 +68,14 @@ class Worker:
         self._rooms: set[str] = set()
         self._busy = BusyNotice(settings)
         self._registered: Callable[[], None] = lambda: None
+        self._outage = Outage(settings.livekit_url)
         self._server = self._make_server()
 
     def _make_server(self) -> AgentServer:
         settings = self._settings
         server = AgentServer(
             job_executor_type=JobExecutorType.THREAD,
-            load_fnc=lambda: min(self._manager.load, FULL_LOAD),
+            load_fnc=lambda: self._manager.load * FULL_LOAD,
             load_threshold=ALWAYS_AVAILABLE,
             num_idle_processes=IDLE_RUNNERS,
             max_retry=RETRY_FOR_EVER,
@@ -78,7 +104,12 @@ class Worker:
     async def run(self, registered: Callable[[], None]) -> None:
         """Serve until `aclose`; comes back by itself when the LiveKit server does."""
         self._registered = registered
-        await self._server.run(devmode=False)
+        framework = logging.getLogger("livekit.agents")
+        framework.addFilter(self._outage)
+        try:
+            await self._server.run(devmode=False)
+        finally:
+            framework.removeFilter(self._outage)
 
     async def drain(self) -> None:
         """Take no more jobs; return when those that run are over."""
@@ -90,10 +121,15 @@ class Worker:
 
     def _announce(self, worker_id: str, server_info: Any) -> None:
         settings = self._settings
+        self._outage.over()
         log.info("registered with %s as %s", settings.livekit_url, settings.agent_name)
         self._registered()
 
     async def _request(self, request: JobRequest) -> None:
+        if request.room.name in self._rooms:
+            # A server that was restarted dispatches anew to a room whose call goes on.
+            await request.reject(terminate=True)
+            return
         if self._manager.draining or not self._take():
             log.info("no slot is free, another worker may take the room")
             await request.reject(terminate=False)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 
-WorkerFactory = Callable[..., WorkerProcess]
+WorkerFactory = Callable[..., Awaitable[WorkerProcess]]
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,12 @@ def start_worker(livekit: LiveKitServer, tmp_path: Path) -> Iterator[WorkerFacto
     """Makes workers against this module's server that end with the test."""
     workers: list[WorkerProcess] = []
 
-    def make(*options: str, echo: bool = True) -> WorkerProcess:
+    async def make(*options: str, echo: bool = True) -> WorkerProcess:
         name = f"worker-{len(workers)}"
         worker = WorkerProcess(tmp_path, livekit.url, *options, echo=echo, name=name)
         workers.append(worker)
-        worker.start()
+        # Off the loop: people who are already in a room go on talking meanwhile.
+        await asyncio.to_thread(worker.start)
         return worker
 
     yield make

@@ -6,6 +6,7 @@ that failures quote.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -83,6 +84,10 @@ class Process:
             if time.monotonic() > deadline:
                 pytest.fail(f"{self.name}: no {what} in time:\n{self.text()[-3000:]}")
             time.sleep(0.05)
+
+    async def reach(self, what: str, ready: Any) -> None:
+        """The same while the test's own loop goes on."""
+        await asyncio.to_thread(self.await_true, what, ready)
 
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -198,6 +203,11 @@ class WorkerProcess(Process):
         """The body of `/ready`, whatever its status."""
         status, body = get(f"{self.base}/ready")
         return {"status": status, **json.loads(body)}
+
+    async def await_calls(self, count: int) -> list[dict[str, Any]]:
+        """Wait until so many calls are over; their accounts."""
+        await self.reach(f"{count} ended calls", lambda: len(self.calls_ended()) >= count)
+        return self.calls_ended()
 
     def calls_ended(self) -> list[dict[str, Any]]:
         """The accounts that the worker printed of the calls that are over."""

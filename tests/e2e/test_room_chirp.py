@@ -59,13 +59,12 @@ def disturbed_frames(accounts: list[dict[str, Any]]) -> set[int]:
 async def test_chirp_is_accounted_for_frame_by_frame(
     livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
 ) -> None:
-    worker = start_worker("--record", str(tmp_path))
+    worker = await start_worker("--record", str(tmp_path))
     async with Caller(livekit.url, room_name) as who:
         await who.until_agent()
         accounts, memory = await watch(who, worker)
         await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
-    worker.await_true("the end of the call", lambda: worker.calls_ended())
-    account = worker.calls_ended()[0]
+    account = (await worker.await_calls(1))[0]
     print("counters:", account)
 
     hearing, frames, speaker = account["hearing"], account["frames"], account["speaker"]

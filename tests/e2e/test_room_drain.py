@@ -1,0 +1,77 @@
+"""Deploys that cut nobody off: SIGTERM, the second signal, the end of the drain time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from tests.e2e.caller import Caller
+from tests.e2e.conftest import WorkerFactory
+from tests.e2e.processes import LiveKitServer
+from tests.e2e.sounds import tone
+
+pytestmark = pytest.mark.e2e
+
+
+# contract: J3
+async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
+    livekit: LiveKitServer, start_worker: WorkerFactory, room_name: str
+) -> None:
+    first = await start_worker("--max-sessions", "2")
+    callers = [Caller(livekit.url, f"{room_name}-{number}") for number in range(2)]
+    for who in callers:
+        await who.connect()
+        await who.until_agent()
+    second = await start_worker("--max-sessions", "2")
+    playing = [asyncio.create_task(who.say(tone(500, 8))) for who in callers]
+    before = [await who.stats() for who in callers]
+    first.signal(signal.SIGTERM)
+    await first.reach("readiness to end", lambda: first.ready()["status"] == 503)
+    async with Caller(livekit.url, f"{room_name}-new") as new:
+        await new.until_agent()
+        assert second.ready()["used_slots"] == 1
+        await asyncio.gather(*playing)
+        after = [await who.stats() for who in callers]
+    for was, now in zip(before, after, strict=True):
+        assert now["session"] == was["session"]
+        gone = now["frames"]["dropped_overflow"] + now["speaker"]["dropped"]
+        assert gone == 0
+        assert now["position"] - was["position"] == (
+            now["frames"]["stepped"] - was["frames"]["stepped"]
+        )
+        assert now["frames"]["stepped"] > was["frames"]["stepped"] + 50
+    for who in callers:
+        await who.leave()
+    assert await asyncio.to_thread(first.wait) == 0
+    print("drained:", first.calls_ended())
+
+
+# contract: J3
+async def test_a_second_signal_stops_at_once(
+    livekit: LiveKitServer, start_worker: WorkerFactory, room_name: str
+) -> None:
+    worker = await start_worker()
+    async with Caller(livekit.url, room_name) as who:
+        await who.until_agent()
+        worker.signal(signal.SIGTERM)
+        await worker.reach("drain", lambda: "draining: 1" in worker.text())
+        assert worker.running
+        worker.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(worker.wait) == 1
+        await who.until("the agent to be gone", lambda: who.agent is None)
+
+
+# contract: J3
+async def test_calls_end_with_a_reason_when_the_drain_time_is_over(
+    livekit: LiveKitServer, start_worker: WorkerFactory, room_name: str
+) -> None:
+    worker = await start_worker("--drain-time", "1")
+    async with Caller(livekit.url, room_name) as who:
+        await who.until_agent()
+        worker.signal(signal.SIGTERM)
+        await who.until("the reason", lambda: who.messages and "reason" in who.messages[-1])
+        assert who.messages[-1]["state"] == "closed"
+        assert who.messages[-1]["reason"] == "drain"
+    assert await asyncio.to_thread(worker.wait) == 0
