@@ -1,0 +1,171 @@
+"""The command `offline`: any recording in, a call's audio, text and tokens out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from agent.__main__ import main
+from model.random_weights import voice_like_sound
+
+pytestmark = pytest.mark.unit
+
+
+def recording(path: Path, seconds: float, rate: int, channels: int = 1) -> Path:
+    sound = voice_like_sound(int(seconds * rate), 1)
+    soundfile.write(path, np.stack([sound] * channels, axis=1), rate)
+    return path
+
+
+def offline(model: Path, *words: object) -> int:
+    return main(["offline", "--model", str(model), *map(str, words)])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "rate", "channels"), [("wav", 44_100, 2), ("flac", 16_000, 1), ("mp3", 24_000, 1)]
+)
+def test_any_format_and_rate_and_one_text_a_frame(
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    suffix: str,
+    rate: int,
+    channels: int,
+) -> None:
+    source = recording(tmp_path / f"in.{suffix}", 0.5, rate, channels)
+    out, text = tmp_path / "out.wav", tmp_path / "out.json"
+    assert offline(tiny_checkpoint, "--input", source, "--output", out, "--text", text) == 0
+    sound, out_rate = soundfile.read(out)
+    spoken = soundfile.info(source).duration
+    assert out_rate == 24_000
+    assert len(sound) == pytest.approx(spoken * 24_000, abs=1)
+    entries = json.loads(text.read_text())
+    assert len(entries) == -(-len(sound) // 1920)
+    assert all(isinstance(entry, str) for entry in entries)
+    said = capsys.readouterr().err
+    assert "real-time factor" in said and "random weights" in said
+
+
+def test_several_inputs_are_one_batch_and_each_is_as_alone(
+    tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    sources = [recording(tmp_path / f"{k}.wav", 0.3 + 0.2 * k, 24_000) for k in range(2)]
+    together = [tmp_path / f"together{k}.npz" for k in range(2)]
+    assert offline(tiny_checkpoint, "--input", *sources, "--tokens", *together) == 0
+    for source, path in zip(sources, together, strict=True):
+        alone = tmp_path / "alone.npz"
+        assert offline(tiny_checkpoint, "--input", source, "--tokens", alone) == 0
+        one, other = np.load(path), np.load(alone)
+        assert np.array_equal(one["text"], other["text"])
+        assert np.array_equal(one["agent"], other["agent"])
+
+
+def test_tokens_are_written_as_emitted(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    source, tokens = recording(tmp_path / "in.wav", 0.5, 24_000), tmp_path / "out.npz"
+    assert offline(tiny_checkpoint, "--input", source, "--tokens", tokens) == 0
+    saved = np.load(tokens)
+    assert saved["text"].shape == (7,) and saved["agent"].shape == (7, 8)
+    assert saved["text"].dtype == saved["agent"].dtype == np.int64
+
+
+def test_codes_take_the_place_of_sound(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    codes = np.random.default_rng(1).integers(2048, size=(8, 5))
+    np.save(tmp_path / "in.npy", codes)
+    out, first, again = (tmp_path / name for name in ("out.wav", "a.npz", "b.npz"))
+    source = ["--codes", tmp_path / "in.npy"]
+    assert offline(tiny_checkpoint, *source, "--output", out, "--tokens", first) == 0
+    assert offline(tiny_checkpoint, *source, "--greedy", "--tokens", again) == 0
+    assert soundfile.info(out).frames == 5 * 1920
+    assert np.array_equal(np.load(first)["agent"], np.load(again)["agent"])
+
+
+def test_a_seed_draws_repeatably_and_differently_from_greedy(
+    tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "in.npy", np.random.default_rng(2).integers(2048, size=(8, 6)))
+    runs = []
+    for k, choice in enumerate((["--seed", 7], ["--seed", 7], ["--seed", 8], ["--greedy"])):
+        path = tmp_path / f"{k}.npz"
+        source = ["--codes", tmp_path / "in.npy"]
+        assert offline(tiny_checkpoint, *source, *choice, "--tokens", path) == 0
+        runs.append(np.load(path)["agent"].tolist())
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2] and runs[0] != runs[3]
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_recording_that_is_none_is_one_line(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.wav"
+    source.write_text("This is no recording.")
+    assert offline(tiny_checkpoint, "--input", source, "--output", tmp_path / "o.wav") != 0
+    assert "in.wav" in one_line(capsys)
+    assert not (tmp_path / "o.wav").exists()
+
+
+def test_a_recording_that_is_missing_is_one_line(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--input", tmp_path / "gone.wav", "--output", tmp_path / "o.wav"]
+    assert offline(tiny_checkpoint, *arguments) != 0
+    assert "gone.wav" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        ([], "nothing would be written"),
+        (["--output", "a.wav", "b.wav"], "--output names 2 files for 1 inputs"),
+        (["--output", "no/such/folder/o.wav"], "no folder"),
+        (["--output", "o.wav", "--voice", "../x.pt"], "no voice"),
+        (["--output", "o.wav", "--voice", "Nobody.pt"], "RAND0.pt"),
+        (["--output", "o.wav", "--persona", "why " * 400], "positions"),
+        (["--output", "o.wav", "--model", "/no/such/model"], "/no/such/model"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    extra: list[str],
+    named: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = recording(tmp_path / "in.wav", 0.2, 24_000)
+    assert offline(tiny_checkpoint, "--input", source, *extra) != 0
+    assert named in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("codes", "named"),
+    [
+        (np.zeros((7, 5), np.int64), "[8, T]"),
+        (np.zeros((8, 0), np.int64), "[8, T]"),
+        (np.zeros((8, 5)), "integers"),
+        (np.full((8, 5), 2048), "0 to 2047"),
+        (np.array([{"a": 1}], dtype=object), "no .npy file"),
+    ],
+    ids=["seven rows", "empty", "floats", "out of range", "pickled"],
+)
+def test_codes_that_do_not_fit_are_one_line(
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    codes: np.ndarray,
+    named: str,
+) -> None:
+    np.save(tmp_path / "in.npy", codes)
+    arguments = ["--codes", tmp_path / "in.npy", "--tokens", tmp_path / "o.npz"]
+    assert offline(tiny_checkpoint, *arguments) != 0
+    assert named in one_line(capsys)
