@@ -1,0 +1,192 @@
+"""People in a room: several at once, agents, those who vanish and return, and silent ones."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.e2e.caller import Caller
+from tests.e2e.conftest import WorkerFactory
+from tests.e2e.processes import LiveKitServer, WorkerProcess
+from tests.e2e.sounds import last_recording, strength, tone
+
+pytestmark = pytest.mark.e2e
+RATE = 24_000
+
+
+# contract: H1, H2
+async def test_three_people_are_heard_and_an_agent_is_not(
+    livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
+) -> None:
+    worker = await start_worker("--record", str(tmp_path))
+    tones = {"one": 400, "two": 700, "three": 1100}
+    people = [Caller(livekit.url, room_name, identity=name) for name in tones]
+    robot = Caller(livekit.url, room_name, identity="robot", kind="agent", dispatch=None)
+    for who in (*people, robot):
+        await who.connect()
+    await people[0].until_agent()
+    alone = tone(tones["one"], 3, level=0.9)
+    await people[0].say(alone)
+    playing = [who.say(tone(hz, 5)) for who, hz in zip(people, tones.values(), strict=True)]
+    await asyncio.gather(*playing, robot.say(tone(1700, 5)))
+    for who in (*people, robot):
+        await who.leave()
+    account = (await worker.await_calls(1))[0]
+    heard = last_recording(tmp_path)["pcm"]
+    print("counters:", account)
+
+    # Two seconds in the middle of the loud part, where all of them speak.
+    frames = [heard[i : i + RATE] for i in range(0, len(heard) - RATE, RATE // 4)]
+    together = max(frames, key=lambda part: strength(part, tones["three"], RATE))
+    found = {hz: round(strength(together, hz, RATE), 3) for hz in (*tones.values(), 1700)}
+    print("amplitudes while all speak:", found, "peak", np.abs(heard).max())
+    assert all(found[hz] > 0.1 for hz in tones.values())
+    assert found[1700] < 0.005
+    assert np.abs(heard).max() < 1
+    # Alone and above the limiter's threshold: untouched, so no overtones.
+    single = max(frames, key=lambda part: strength(part, tones["one"], RATE))
+    assert strength(single, tones["one"], RATE) > 0.8
+    assert strength(single, 3 * tones["one"], RATE) < 0.01
+
+
+def _stay(url: str, room: str, identity: str, pipe: object) -> None:
+    """A participant in a process of its own, to be killed."""
+
+    async def main() -> None:
+        who = Caller(url, room, identity=identity)
+        await who.connect()
+        await who.until_agent()
+        pipe.send(await who.stats())  # type: ignore[attr-defined]
+        await who.say(tone(500, 600))
+
+    asyncio.run(main())
+
+
+async def vanish(livekit: LiveKitServer, room: str, identity: str) -> dict[str, object]:
+    """Join from another process, then lose it to SIGKILL; the agent's account until then."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_stay, args=(livekit.url, room, identity, theirs))
+    child.start()
+    account = await asyncio.to_thread(ours.recv)
+    assert child.pid is not None
+    child.kill()
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    return account  # type: ignore[no-any-return]
+
+
+# contract: H4
+async def test_killed_and_back_with_the_same_identity_is_the_same_call(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    before = await vanish(livekit, room_name, "visitor")
+    async with Caller(livekit.url, room_name, identity="visitor") as back:
+        await back.until("the agent", lambda: back.agent is not None)
+        after = await back.stats()
+        assert after["session"] == before["session"]
+        assert after["epoch"] == before["epoch"]
+        await back.until("its voice", lambda: len(back.heard) > 20)
+        later = await back.stats()
+    assert later["position"] > after["position"] > int(str(before["position"]))
+    frames = later["frames"]
+    first = later["position"] - frames["stepped"] + 1
+    assert first == 12, "a position was skipped or stepped twice"
+    await echo_worker.reach("the slot", lambda: echo_worker.ready()["used_slots"] == 0)
+
+
+# contract: H4
+async def test_a_second_connection_of_one_identity_keeps_the_call(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    first = Caller(livekit.url, room_name, identity="twin")
+    await first.connect()
+    await first.until_agent()
+    session = (await first.stats())["session"]
+    async with Caller(livekit.url, room_name, identity="twin") as second:
+        await second.until("the agent", lambda: second.agent is not None)
+        await second.say(tone(500, 2))
+        account = await second.stats()
+        assert account["session"] == session
+        assert account["hearing"]["frames_in"] > 10
+    await first.leave()
+    await echo_worker.reach("the slot", lambda: echo_worker.ready()["used_slots"] == 0)
+
+
+# contract: H4
+@pytest.mark.full
+async def test_killed_and_gone_frees_the_slot_after_the_grace(
+    livekit: LiveKitServer, start_worker: WorkerFactory, room_name: str
+) -> None:
+    worker = await start_worker("--resume-grace", "2")
+    await vanish(livekit, room_name, "visitor")
+    account = (await worker.await_calls(1))[0]
+    assert account["reason"] == "resume_grace"
+    assert worker.ready()["used_slots"] == 0
+
+
+# contract: H2, H3
+async def test_without_a_microphone_silence_clocks_the_agent_and_a_late_one_is_on_time(
+    livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
+) -> None:
+    worker = await start_worker("--record", str(tmp_path))
+    async with Caller(livekit.url, room_name) as who:
+        await who.until_agent()
+        await who.until("two seconds of the agent", lambda: len(who.heard) > 100)
+        silent = await who.stats()
+        assert silent["hearing"]["clocked"] == silent["hearing"]["made"] > 20
+        await who.publish()
+        assert who.track is not None
+        who.track.mute()
+        await asyncio.sleep(1)
+        who.track.unmute()
+        await who.say(tone(600, 3))
+        await who.until("its echo", lambda: strength(who.sound()[-RATE:], 600, RATE) > 0.1)
+        account = await who.stats()
+    assert account["hearing"]["discarded"] <= account["hearing"]["clocked"]
+    assert account["frames"]["dropped_overflow"] == 0
+    # Nothing is queued up between microphone and engine: what waited would be late for ever.
+    assert account["frames"]["accepted"] - account["frames"]["stepped"] <= 1
+    await worker.await_calls(1)
+    heard = last_recording(tmp_path)["pcm"]
+    assert max(strength(heard[i : i + RATE], 600, RATE) for i in range(0, len(heard), RATE)) > 0.2
+
+
+# contract: H6
+async def test_bad_metadata_is_refused_where_the_person_can_read_it(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name, dispatch='{"voise": "ECHO.pt"}') as who:
+        await who.until("a refusal", lambda: who.of_type("state"))
+        message = who.of_type("state")[0]
+    assert message["state"] == "refused"
+    assert message["code"] == "invalid_session_config"
+    assert "voise" in message["message"] and "voice" in message["message"]
+    assert echo_worker.ready()["used_slots"] == 0
+
+
+# contract: E2, H5
+async def test_cancel_falls_silent_and_the_rpc_methods_answer(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name) as who:
+        await who.until_agent()
+        playing = asyncio.create_task(who.say(tone(500, 4)))
+        await who.until_agent("speaking")
+        epoch = (await who.stats())["epoch"]
+        await who.rpc("cancel")
+        account = await who.stats()
+        assert account["epoch"] == epoch and account["frames"]["holds"] == 1
+        await who.until("an end of the transcript", lambda: who.segments)
+        await playing
+        # The person has spoken and paused; the next utterance is heard again.
+        await asyncio.sleep(1)
+        await who.say(tone(500, 2))
+        await who.until("the echo", lambda: strength(who.sound()[-RATE:], 500, RATE) > 0.1)
+        await who.rpc("clear")
+        assert (await who.stats())["epoch"] == epoch + 1
