@@ -231,7 +231,7 @@ def _field(value: Any) -> bytes:
         return b""
     if isinstance(value, web.FileField):
         return value.file.read()
-    return value if isinstance(value, bytes) else str(value).encode()
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def _sdp_of(data: bytes) -> str:

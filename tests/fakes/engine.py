@@ -36,6 +36,8 @@ from model import (
 
 PAD = 3
 SILENT_CODES = (7,) * 8
+SQUARE = np.where(np.arange(FRAME_SAMPLES) // 40 % 2, 1.0, -1.0).astype(np.float32)
+"""300 Hz; its RMS is its amplitude, and Opus lets it through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,7 @@ class FakeEngine:
         said = Said() if call.held else self.script(epoch, seq, pcm)
         self.stepped.append((handle.slot, handle.generation, epoch, seq))
         self.heard.append(pcm)
-        sound = np.full(FRAME_SAMPLES, said.amplitude, np.float32)
+        sound = np.float32(said.amplitude) * SQUARE
         codes = SILENT_CODES if call.held else (seq % 50,) * 8
         result = FrameResult(
             epoch, seq, call.position, sound, said.text, said.token, codes, call.held
