@@ -44,14 +44,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(model: str) -> int:
-    info = describe(model)
+    info = describe(model, voiceless=True)
     for name in info.voices:
         print(f"{name} (default)" if name == info.default_voice else name)
     return 0
 
 
 def _check(model: str) -> int:
-    reports = check_voices(describe(model))
+    reports = check_voices(describe(model, voiceless=True))
     for report in reports:
         print(_line(report))
     return 1 if any(report.problem for report in reports) else 0

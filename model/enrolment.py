@@ -48,16 +48,17 @@ def check_voices(info: CheckpointInfo) -> list[VoiceReport]:
 def add_voice(model: str, name: str, pcm: Pcm) -> Path:
     """Enrol a recording, 24 kHz mono, under `name`; the file that was written.
 
+    A checkpoint without any voice needs an empty folder `voices/`.
     Raises `CheckpointError`: for a name that is taken or cannot be one, for an unsuitable
     recording, for a checkpoint that does not load.
     """
     basename = name if name.endswith(".pt") else f"{name}.pt"
     if not BASENAME.fullmatch(basename):
         raise VoiceError(f"{name!r} cannot name a voice; use letters, digits, - and _")
-    info = describe(model)
+    info = describe(model, voiceless=True)
     if basename in info.voices:
         raise VoiceError(f"{basename} is in {info.files.voices} already; choose another name")
-    checkpoint = load_checkpoint(model, device=torch.device("cpu"))
+    checkpoint = load_checkpoint(model, device=torch.device("cpu"), voiceless=True)
     voice = Enroller(info.config, checkpoint.lm, checkpoint.mimi).enrol(basename, pcm)
     path = _writable_folder(info.files) / basename
     write_voice(path, voice.embeddings, voice.cache)

@@ -69,13 +69,14 @@ class Checkpoint:
     voices: VoiceCatalogue
 
 
-def describe(name: str) -> CheckpointInfo:
+def describe(name: str, *, voiceless: bool = False) -> CheckpointInfo:
     """Find and verify the checkpoint `name` without reading a weight.
 
-    Raises `CheckpointError`, whose message is one line.
+    `voiceless` lets the default voice be missing, as before the first one is enrolled. Raises
+    `CheckpointError`, whose message is one line.
     """
     files = locate(name)
-    return _describe(files, Tokenizer(files.tokenizer))
+    return _describe(files, Tokenizer(files.tokenizer), voiceless)
 
 
 def load_checkpoint(
@@ -84,15 +85,17 @@ def load_checkpoint(
     device: torch.device,
     dtype: torch.dtype | None = None,
     depformer_steps: int = AGENT_CODEBOOKS,
+    voiceless: bool = False,
 ) -> Checkpoint:
     """Load `name` onto `device`, the language model in `dtype` (default: `CheckpointInfo.dtype`).
 
     Of the depformer the first `depformer_steps` are kept: 8 are heard, up to 16 exist. On the CPU
-    weights in their stored dtype stay in the mapped file. Raises `CheckpointError`.
+    weights in their stored dtype stay in the mapped file. `voiceless` as for `describe`. Raises
+    `CheckpointError`.
     """
     files = locate(name)
     tokenizer = Tokenizer(files.tokenizer)
-    info = _describe(files, tokenizer)
+    info = _describe(files, tokenizer, voiceless)
     if not AGENT_CODEBOOKS <= depformer_steps <= info.config.lm.dep_q:
         raise ConfigMismatch(
             f"{name} has {info.config.lm.dep_q} depformer steps; {depformer_steps} were asked for"
@@ -102,7 +105,7 @@ def load_checkpoint(
     return Checkpoint(info, lm, mimi, tokenizer, _catalogue(files, info.config.lm))
 
 
-def _describe(files: CheckpointFiles, tokenizer: Tokenizer) -> CheckpointInfo:
+def _describe(files: CheckpointFiles, tokenizer: Tokenizer, voiceless: bool) -> CheckpointInfo:
     raw = read_config(files.config)
     config = _with_steps(raw, files)
     check_vocabulary(config, len(tokenizer), files.tokenizer.name)
@@ -111,7 +114,7 @@ def _describe(files: CheckpointFiles, tokenizer: Tokenizer) -> CheckpointInfo:
     with verified(files.mimi, mimi_schema(config.mimi), one_dtype=False):
         pass
     voices = _catalogue(files, config.lm).names()
-    if raw.voice not in voices:
+    if raw.voice not in voices and not voiceless:
         raise VoiceError(f"{files.voices} lacks {raw.voice}, the default voice of this checkpoint")
     return CheckpointInfo(
         name=files.name,

@@ -57,6 +57,12 @@ def test_a_voice_is_added_listed_and_checked(
     assert "Ada.pt 2.00 s, good" in capsys.readouterr().out
 
 
+def test_the_first_voice_of_a_checkpoint_can_be_added(model: Path, recording: Path) -> None:
+    (model / "voices").mkdir()
+    assert voices(model, "add", "RAND0", recording) == 0
+    assert describe(str(model)).voices == ("RAND0.pt",)
+
+
 def test_a_broken_voice_is_found(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (model / "voices").mkdir()
     for name in ("RAND0.pt", "Bad.pt"):
