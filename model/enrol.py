@@ -35,7 +35,7 @@ def normalise_loudness(pcm: Pcm) -> Pcm:
     """`pcm`, 24 kHz mono, at -24 LUFS. Raises `VoiceError` for silence."""
     from pyloudnorm.meter import Meter  # here, because it brings scipy, which no call needs
 
-    meter: Any = Meter(SAMPLE_RATE)  # type: ignore[no-untyped-call]
+    meter: Any = Meter(SAMPLE_RATE)
     measured = meter.integrated_loudness(pcm.astype(np.float64))
     if not np.isfinite(measured):
         raise VoiceError("the recording is silent; a voice needs speech")
