@@ -15,6 +15,7 @@ from http import HTTPStatus
 
 import aiohttp
 from livekit import api
+from livekit.api.sip_service import SipService
 from livekit.protocol.room import RoomConfiguration
 from livekit.protocol.sip import (
     CreateSIPDispatchRuleRequest,
@@ -115,7 +116,7 @@ def plan_of(args: argparse.Namespace, loaded: Settings) -> Plan:
     )
 
 
-async def _with_server(loaded: Settings, act: Callable[[api.SipService], Awaitable[None]]) -> int:
+async def _with_server(loaded: Settings, act: Callable[[SipService], Awaitable[None]]) -> int:
     url = loaded.livekit_url.replace("ws", "http", 1)
     key, secret = loaded.livekit_api_key, loaded.livekit_api_secret
     async with api.LiveKitAPI(url, key, secret) as server:
@@ -137,7 +138,7 @@ def _explain(error: api.TwirpError, url: str) -> str:
     return f"the LiveKit server at {url} answered {error.code}: {error.message}"
 
 
-async def setup(sip: api.SipService, plan: Plan) -> None:
+async def setup(sip: SipService, plan: Plan) -> None:
     trunk_id = await _ensure_trunk(sip, plan)
     rule_id = await _ensure_rule(sip, plan, trunk_id)
     print(f"trunk {trunk_id}: {', '.join(plan.numbers)}")
@@ -146,7 +147,7 @@ async def setup(sip: api.SipService, plan: Plan) -> None:
         print("note: calls are taken from any address; narrow it with --allowed-addresses")
 
 
-async def _ensure_trunk(sip: api.SipService, plan: Plan) -> str:
+async def _ensure_trunk(sip: SipService, plan: Plan) -> str:
     """Update the first trunk of this name, or make one."""
     wanted = plan.trunk()
     for known in await _trunks(sip, plan.name):
@@ -156,7 +157,7 @@ async def _ensure_trunk(sip: api.SipService, plan: Plan) -> str:
     return made.sip_trunk_id
 
 
-async def _ensure_rule(sip: api.SipService, plan: Plan, trunk_id: str) -> str:
+async def _ensure_rule(sip: SipService, plan: Plan, trunk_id: str) -> str:
     wanted = plan.rule(trunk_id)
     for known in await _rules(sip, plan.name):
         updated = await sip.update_dispatch_rule(known.sip_dispatch_rule_id, wanted)
@@ -165,7 +166,7 @@ async def _ensure_rule(sip: api.SipService, plan: Plan, trunk_id: str) -> str:
     return made.sip_dispatch_rule_id
 
 
-async def show(sip: api.SipService, name: str) -> None:
+async def show(sip: SipService, name: str) -> None:
     trunks, rules = await _trunks(sip, name), await _rules(sip, name)
     for trunk in trunks:
         allowed = ", ".join(trunk.allowed_addresses) or "any address"
@@ -177,7 +178,7 @@ async def show(sip: api.SipService, name: str) -> None:
         print(f"nothing is provisioned for the agent {name}")
 
 
-async def remove(sip: api.SipService, name: str) -> None:
+async def remove(sip: SipService, name: str) -> None:
     """Rules go first: a trunk without a rule takes no calls."""
     for rule in await _rules(sip, name):
         await sip.delete_dispatch_rule(
@@ -189,11 +190,11 @@ async def remove(sip: api.SipService, name: str) -> None:
         print(f"removed trunk {trunk.sip_trunk_id}")
 
 
-async def _trunks(sip: api.SipService, name: str) -> list[SIPInboundTrunkInfo]:
+async def _trunks(sip: SipService, name: str) -> list[SIPInboundTrunkInfo]:
     listed = await sip.list_inbound_trunk(ListSIPInboundTrunkRequest())
     return [trunk for trunk in listed.items if trunk.name == name]
 
 
-async def _rules(sip: api.SipService, name: str) -> list[SIPDispatchRuleInfo]:
+async def _rules(sip: SipService, name: str) -> list[SIPDispatchRuleInfo]:
     listed = await sip.list_dispatch_rule(ListSIPDispatchRuleRequest())
     return [rule for rule in listed.items if rule.name == name]

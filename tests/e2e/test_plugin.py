@@ -1,0 +1,108 @@
+"""The plugin as its users have it: a file named `agent.py`, `AgentSession`, a server elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from livekit import api
+
+from tests.e2e.caller import RATE, Caller, Sound
+from tests.e2e.processes import API_KEY, API_SECRET, ROOT, LiveKitServer, Process, WorkerProcess
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLE = ROOT / "agent" / "plugin" / "examples" / "agent.py"
+LONGEST_EXAMPLE = 40
+ASKS_FOR_A_REPLY = """        record=False,
+    )
+    await session.generate_reply(instructions="Greet the caller.")
+"""
+
+
+class UserAgent(Process):
+    """Somebody's own agent, started in their own folder."""
+
+    def __init__(self, folder: Path, livekit: LiveKitServer, server: WorkerProcess) -> None:
+        self.folder = folder
+        super().__init__(
+            "user-agent",
+            [sys.executable, str(folder / "agent.py"), "dev", "--no-reload"],
+            folder,
+            LIVEKIT_URL=livekit.url,
+            LIVEKIT_API_KEY=API_KEY,
+            LIVEKIT_API_SECRET=API_SECRET,
+            PERSONAPLEX_URL=f"ws://127.0.0.1:{server.port}/v1/duplex",
+        )
+
+    def wait_ready(self) -> None:
+        self.await_true("registration", lambda: "registered worker" in self.text())
+
+
+@pytest.fixture
+def user_agent(
+    tmp_path: Path, livekit: LiveKitServer, echo_worker: WorkerProcess
+) -> Iterator[UserAgent]:
+    shutil.copy(EXAMPLE, tmp_path / "agent.py")
+    agent = UserAgent(tmp_path, livekit, echo_worker)
+    yield agent
+    agent.stop()
+
+
+async def call_in(livekit: LiveKitServer, caller: Caller) -> None:
+    await caller.connect()
+    url = livekit.url.replace("ws", "http")
+    async with api.LiveKitAPI(url, API_KEY, API_SECRET) as server:
+        request = api.CreateAgentDispatchRequest(agent_name="bakery", room=caller.room_name)
+        await server.agent_dispatch.create_dispatch(request)
+
+
+def burst() -> Sound:
+    """A second and a half of tone."""
+    return np.float32(0.2) * np.sin(2 * np.pi * 300 * np.arange(RATE * 3 // 2) / RATE)
+
+
+def silence(seconds: float) -> Sound:
+    return np.zeros(round(RATE * seconds), np.float32)
+
+
+def test_the_example_is_short() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) < LONGEST_EXAMPLE
+
+
+async def test_turns_are_separate_and_the_slot_comes_back(
+    user_agent: UserAgent, livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    await asyncio.to_thread(user_agent.start)
+    caller = Caller(livekit.url, room_name, dispatch=None)
+    await call_in(livekit, caller)
+    await caller.until_agent()
+    await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
+    for _ in range(2):
+        await caller.say(np.concatenate((silence(0.5), burst(), silence(2.5))))
+    await caller.until("two turns", lambda: len(caller.segments) >= 2)
+    assert len({segment.id for segment in caller.segments}) == len(caller.segments)
+    assert all(segment.text.strip() for segment in caller.segments)
+    assert np.abs(caller.sound()).max() > 0.05
+    await caller.leave()
+    await asyncio.to_thread(
+        echo_worker.await_true, "free slot", lambda: echo_worker.ready()["free_slots"] == 2
+    )
+
+
+async def test_generate_reply_is_refused_in_words(
+    user_agent: UserAgent, livekit: LiveKitServer, room_name: str
+) -> None:
+    source = user_agent.folder / "agent.py"
+    edited = EXAMPLE.read_text().replace("        record=False,\n    )\n", ASKS_FOR_A_REPLY)
+    source.write_text(edited)
+    await asyncio.to_thread(user_agent.start)
+    caller = Caller(livekit.url, room_name, dispatch=None)
+    await call_in(livekit, caller)
+    await caller.until("a refusal", lambda: "generate_reply is not supported" in user_agent.text())
+    await caller.leave()
