@@ -1,0 +1,85 @@
+"""`python -m model.demo corpus | train | evaluate | export`: the demo checkpoint's recipe.
+
+Parses the command line and calls the stages; knows nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from .corpus import Corpus
+from .evaluate import evaluate
+from .recipe import Plan, Work, make_corpus, train, write_checkpoint
+from .texts import TEXTS
+
+CHECKPOINT = Path(__file__).with_name("checkpoint")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)
+    work = Work(options.work, options.texts)
+    plan = replace(
+        Plan(),
+        seed=options.seed,
+        workers=options.workers,
+        **{k: v for k, v in vars(options).items() if k.endswith("_steps") and v is not None},
+    )
+    if options.stage == "corpus":
+        make_corpus(work, plan)
+    elif options.stage == "train":
+        train(work, plan)
+    elif options.stage == "export":
+        print(f"{options.checkpoint}: {write_checkpoint(work, options.checkpoint)} bytes")
+    else:
+        _evaluate(options, work)
+    return 0
+
+
+def _evaluate(options: argparse.Namespace, work: Work) -> None:
+    figures = evaluate(
+        options.checkpoint,
+        work.texts,
+        Corpus.load(work.corpus),
+        options.test_seed,
+        options.answers,
+        options.recognised,
+        options.human,
+        options.only,
+    )
+    if options.json:
+        print(json.dumps(figures, indent=1))
+        return
+    for name, figure in figures.items():
+        print(f"{name:20} {json.dumps(figure)}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m model.demo", description=__doc__)
+    parser.add_argument("stage", choices=("corpus", "train", "evaluate", "export"))
+    parser.add_argument("--work", type=Path, default=Path(".cache/demo"), help="work folder")
+    parser.add_argument("--texts", type=Path, default=TEXTS, help="what is asked and said")
+    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2, help="processes, one core each")
+    for name in ("codec", "decoder", "language"):
+        parser.add_argument(f"--{name}-steps", type=int)
+    tests = parser.add_argument_group("evaluate")
+    tests.add_argument("--json", action="store_true")
+    tests.add_argument("--test-seed", type=int, default=20_260)
+    tests.add_argument("--answers", type=int, default=200, help="turns a figure")
+    tests.add_argument("--recognised", type=int, default=200, help="read with a large vocabulary")
+    tests.add_argument("--human", type=Path, help="folder of recordings of people, WAV")
+    tests.add_argument("--only", nargs="*", default=(), help="figures by name")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The stages of the recipe in their order, on one work folder; each can be run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.multiprocessing
+
+from model.tokenizer import Tokenizer
+
+from . import progress
+from .bank import Bank, build_bank
+from .codec import load_codec, train_codec
+from .corpus import Corpus, Size, build_corpus
+from .decoder import DecoderTraining
+from .dialogue import Dialogues
+from .export import describe, export, load_trained
+from .language import FRAMES, LanguageTraining
+from .texts import Texts, load_texts
+from .together import finish, run_together
+from .wording import write_tokenizer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything; the defaults take under two hours on two idle cores."""
+
+    seed: int = 1
+    workers: int = 2
+    size: Size = field(default_factory=Size)
+    codec_steps: int = 2600
+    decoder_steps: int = 2400
+    language_steps: int = 4500
+    takes: int = 4
+    """In how many conditions each utterance is encoded for the language model."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The folder that everything but the checkpoint is written to, and the texts it is made of."""
+
+    folder: Path
+    texts_path: Path
+
+    @property
+    def texts(self) -> Texts:
+        return load_texts(self.texts_path)
+
+    @property
+    def corpus(self) -> Path:
+        return self.folder / "corpus"
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "runs"
+
+    @property
+    def bank(self) -> Path:
+        return self.runs / "bank.pt"
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.runs / "tokenizer.model"
+
+
+def make_corpus(work: Work, plan: Plan) -> Corpus:
+    return build_corpus(work.texts, work.corpus, plan.seed, plan.size, plan.workers)
+
+
+def train(work: Work, plan: Plan) -> None:
+    """Codec on all cores; then its decoder and the language model, a core each."""
+    work.runs.mkdir(parents=True, exist_ok=True)
+    run_together(plan.workers, train_codec, work.corpus, work.runs, plan.seed, plan.codec_steps)
+    if not work.bank.exists():
+        fill_bank(work, plan)
+    if plan.workers == 1:
+        train_decoder(work, plan)
+        train_language(work, plan)
+    else:
+        _side_by_side(work, plan)
+    draw_curves(work)
+
+
+def _side_by_side(work: Work, plan: Plan) -> None:
+    context = torch.multiprocessing.get_context("spawn")
+    parts = [context.Process(target=t, args=(work, plan)) for t in (train_decoder, train_language)]
+    finish(parts)
+
+
+def fill_bank(work: Work, plan: Plan) -> None:
+    """Encode everything that is said with the finished codec."""
+    mimi = load_codec(work.runs)
+    tokenizer = write_tokenizer(work.texts, work.tokenizer)
+    corpus = Corpus.load(work.corpus)
+    build_bank(corpus, mimi, describe(mimi), tokenizer, plan.seed, plan.takes).save(work.bank)
+
+
+def train_decoder(work: Work, plan: Plan) -> None:
+    torch.set_num_threads(1)
+    mimi = load_codec(work.runs)
+    training = DecoderTraining(
+        Corpus.load(work.corpus), Bank.load(work.bank), describe(mimi), mimi.train(), plan.seed
+    )
+    training.run(work.runs, plan.decoder_steps)
+
+
+def train_language(work: Work, plan: Plan) -> None:
+    torch.set_num_threads(1)
+    mimi = load_codec(work.runs)
+    config = describe(mimi)
+    tokenizer = Tokenizer(work.tokenizer)
+    dialogues = Dialogues(work.texts, Bank.load(work.bank), config, tokenizer, FRAMES)
+    LanguageTraining(dialogues, config, mimi, plan.seed).run(work.runs, plan.language_steps)
+
+
+def draw_curves(work: Work) -> None:
+    names = [n for n in ("codec", "decoder", "language") if (work.runs / f"{n}.jsonl").exists()]
+    progress.draw({n: work.runs / f"{n}.jsonl" for n in names}, work.runs / "curves.png")
+
+
+def write_checkpoint(work: Work, folder: Path) -> int:
+    """Export what was trained; the checkpoint's size in bytes."""
+    trained = load_trained(work.runs, load_codec(work.runs))
+    return export(trained, work.texts, Corpus.load(work.corpus), work.tokenizer, folder)
