@@ -24,15 +24,15 @@ class DeviceStepper:
         step: FrameStep,
         device: torch.device,
         *,
-        precision: str = "float32",
+        form: str = "plain",
         poison: bool = False,
     ) -> None:
         self._frame_step, self._poison = step, poison
         self.slots = step.slots
         self.fixed_rows = device.type == "cuda"
         with torch.inference_mode():
-            self._step, form = capture_or_eager(step, device)
-        self.mode = f"{device.type}, {precision}, {form}"
+            self._step, launch = capture_or_eager(step, device)
+        self.mode = f"{device.type}, {form}, {launch}"
         self.slot_bytes = sum(tensor.nbytes for tensor in step.state_tensors(0).values())
 
     def begin_prefill(self, prompt: Prompt) -> Prefill:

@@ -123,7 +123,7 @@ class StaticStep:
     def _capture(self) -> Tensor:
         """Warm up on a side stream, as capture demands, then record one step."""
         assert self._graph is not None
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(CAPTURE_WARMUPS):

@@ -14,8 +14,10 @@ from model.checkpoint.load import DTYPES, Checkpoint, load_checkpoint
 from model.core import PrefillUnavailable, SessionSpec
 from model.device import DeviceStepper
 from model.engine import ModelFacts, ServingEngine
+from model.modes import Quantisation, prepare_fastest
 from model.prefill import Prefix
 from model.prompt import Prompt, build_prompt
+from model.selftest import settle_threads
 from model.step import FrameStep
 from model.tokenizer import TextJoiner
 
@@ -33,12 +35,14 @@ def load_engine(
     max_sessions: int = 2,
     device: str = "auto",
     dtype: Literal["float32", "bfloat16"] | None = None,
+    quantise: Quantisation | None = None,
     sampling: bool = False,
     prefix_bytes: int | None = None,
 ) -> PersonaPlexEngine:
     """Load the checkpoint `name` and start its engine; takes seconds to minutes.
 
-    `sampling` admits seeded calls beside greedy ones. Raises `CheckpointError`, whose message is
+    `sampling` admits seeded calls beside greedy ones; `quantise` makes it another model, half the
+    size (`model/quantize.py`). Raises `CheckpointError`, whose message is
     one line. The caller owns the engine and ends it with `shutdown`.
     """
     place = pick_device(device)
@@ -48,6 +52,7 @@ def load_engine(
         checkpoint,
         place,
         max_sessions=max_sessions,
+        quantise=quantise,
         sampling=sampling,
         prefix_bytes=prefix_bytes,
     )
@@ -61,6 +66,7 @@ def build_engine(
     device: torch.device,
     *,
     max_sessions: int,
+    quantise: Quantisation | None = None,
     sampling: bool = False,
     prefix_bytes: int | None = None,
     fixed_rows: bool = False,
@@ -68,10 +74,19 @@ def build_engine(
 ) -> PersonaPlexEngine:
     """An engine over a loaded checkpoint, not started yet."""
     info = checkpoint.info
-    step = FrameStep(checkpoint.lm, checkpoint.mimi, info.config, max_sessions, sampling=sampling)
+    prepared, form = prepare_fastest(checkpoint.lm, max_sessions, quantise=quantise)
+    step = FrameStep(
+        checkpoint.lm,
+        checkpoint.mimi,
+        info.config,
+        max_sessions,
+        prepared=prepared,
+        sampling=sampling,
+    )
+    settle_threads(step)
     precision = str(checkpoint.lm.text_emb.weight.dtype).removeprefix("torch.")
     return ServingEngine(
-        DeviceStepper(step, device, precision=precision, poison=poison),
+        DeviceStepper(step, device, form=f"{precision} {form}", poison=poison),
         prompt_reader(checkpoint),
         lambda: TextJoiner(checkpoint.tokenizer).push,
         ModelFacts(

@@ -83,14 +83,24 @@ class PreparedLM:
         return len(self.heads)
 
 
-def prepare(lm: LanguageModel, maker: Maker, steps: int) -> PreparedLM:
-    """Prepare `lm` for `steps` depformer steps, at most its `dep_q`."""
+def prepare(
+    lm: LanguageModel,
+    maker: Maker,
+    steps: int,
+    layers: tuple[PreparedLayer, ...] | None = None,
+) -> PreparedLM:
+    """Prepare `lm` for `steps` depformer steps, at most its `dep_q`.
+
+    `layers` are the temporal layers where somebody else made them.
+    """
+    if layers is None:
+        layers = tuple(_temporal(cast(TemporalLayer, x), maker) for x in lm.transformer.layers)
     alpha = lm.out_norm.alpha.detach().view(-1)
     return PreparedLM(
         config=lm.config,
         emb=tuple(_weight(table) for table in lm.emb),
         text_emb=_weight(lm.text_emb),
-        layers=tuple(_temporal(cast(TemporalLayer, x), maker) for x in lm.transformer.layers),
+        layers=layers,
         out_norm=lambda x: rms_norm(x, alpha),
         text_head=maker.matrix(_weight(lm.text_linear)),
         depformer_in=maker.fan([_weight(lm.depformer_in[k]) for k in range(steps)]),
