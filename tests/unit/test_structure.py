@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 
 import model
+from agent.__main__ import COMMANDS
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "agent" / "plugin"
 LONGEST_FILE = 450
+LONGEST_README = 200
 PRIVATE = {"persona", "instructions", "transcript", "text", "prompt", "phone_number", "caller"}
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
@@ -150,3 +153,29 @@ def test_no_file_names(what: str) -> None:
         if path != Path(__file__).relative_to(ROOT) and (found := re.search(FORBIDDEN[what], text))
     ]
     assert not bad, "\n".join(bad)
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_readme_is_short_and_its_generated_parts_are_current() -> None:
+    spec = importlib.util.spec_from_file_location("readme", ROOT / "scripts" / "readme.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert len(readme().splitlines()) < LONGEST_README
+    assert script.generated(readme()) == readme(), "run: .venv/bin/python scripts/readme.py"
+
+
+def test_readme_names_only_what_exists() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", readme())
+    paths = re.findall(r"`((?:agent|model|tests|web|docs)/[\w./]+)`", readme())
+    assert len(paths) > 10
+    assert [name for name in links + paths if not (ROOT / name).exists()] == []
+
+
+def test_readme_names_only_commands_that_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"make ([a-z-]+)", readme())) <= set(targets)
+    assert set(re.findall(r"-m agent ([a-z]+)", readme())) <= set(COMMANDS)
