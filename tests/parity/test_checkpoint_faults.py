@@ -27,7 +27,7 @@ from model.checkpoint.tensors import TensorFile
 from model.checkpoint.write import MIMI_NAME, TOKENIZER_NAME
 from model.presets import VOICE
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.parity
 
 Tensors = dict[str, Tensor]
 EditTensors = Callable[..., Path]
