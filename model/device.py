@@ -17,18 +17,23 @@ from model.stepper import StepInput, StepOutput
 
 
 class DeviceStepper:
-    """Slots on a device. `poison` fills released slots with NaN, as tests do (contract I6)."""
+    """Slots on a device; `slots` of the step's, where it computes more rows than it gives out.
+
+    `poison` fills released slots with NaN, as tests do (contract I6).
+    """
 
     def __init__(
         self,
         step: FrameStep,
         device: torch.device,
         *,
+        slots: int | None = None,
         form: str = "plain",
         poison: bool = False,
     ) -> None:
         self._frame_step, self._poison = step, poison
-        self.slots = step.slots
+        self.slots = step.slots if slots is None else slots
+        self.rows = step.slots
         self.fixed_rows = device.type == "cuda"
         with torch.inference_mode():
             self._step, launch = capture_or_eager(step, device)
@@ -51,4 +56,4 @@ class DeviceStepper:
 
     @torch.inference_mode()
     def step(self, rows: range, frames: StepInput) -> StepOutput:
-        return unpack(self._step(rows, frames), rows, self.slots)
+        return unpack(self._step(rows, frames), rows, self.rows)

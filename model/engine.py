@@ -253,12 +253,12 @@ class ServingEngine(Generic[PromptT, PrefixT]):
         return False
 
     def _batch(self, members: list[_Member]) -> _Batch:
-        slots = self.max_sessions
+        rows = self._stepper.rows
         frames = StepInput(
-            pcm=np.zeros((slots, FRAME_SAMPLES), np.float32),
-            stepped=np.zeros(slots, np.bool_),
-            held=np.zeros(slots, np.bool_),
-            positions=[0] * slots,
+            pcm=np.zeros((rows, FRAME_SAMPLES), np.float32),
+            stepped=np.zeros(rows, np.bool_),
+            held=np.zeros(rows, np.bool_),
+            positions=[0] * rows,
         )
         for member in members:
             slot = member.call.slot
@@ -271,7 +271,7 @@ class ServingEngine(Generic[PromptT, PrefixT]):
         return _Batch(members, self._choose_rows(slots_in_use), frames)
 
     def _choose_rows(self, in_use: list[int]) -> range:
-        rows = rows_computed(in_use, self.max_sessions, fixed=self._fixed_rows)
+        rows = rows_computed(in_use, self._stepper.rows, fixed=self._fixed_rows)
         if self._rows is not None and len(rows) != len(self._rows):
             self._meters.bucket_changes += 1
         self._rows = rows

@@ -45,14 +45,14 @@ def pack(output: FrameOutput) -> Tensor:
     return torch.cat(columns, dim=1)
 
 
-def unpack(packed: NDArray[np.float32], rows: range, slots: int) -> StepOutput:
-    """The packed rows at their slots; slots outside `rows` are zeros."""
+def unpack(packed: NDArray[np.float32], rows: range, total: int) -> StepOutput:
+    """The packed rows in their places among `total`; rows that were not computed are zeros."""
     section = slice(rows.start, rows.stop)
     output = StepOutput(
-        pcm=np.zeros((slots, FRAME_SAMPLES), np.float32),
-        text=np.zeros(slots, np.int64),
-        codes=np.zeros((slots, AGENT_CODEBOOKS), np.int64),
-        finite=np.zeros(slots, np.bool_),
+        pcm=np.zeros((total, FRAME_SAMPLES), np.float32),
+        text=np.zeros(total, np.int64),
+        codes=np.zeros((total, AGENT_CODEBOOKS), np.int64),
+        finite=np.zeros(total, np.bool_),
     )
     output.pcm[section] = packed[:, :FRAME_SAMPLES]
     finite = packed[:, FINITE] > 0

@@ -17,7 +17,7 @@ from model.engine import ModelFacts, ServingEngine
 from model.modes import Quantisation, prepare_fastest
 from model.prefill import Prefix
 from model.prompt import Prompt, build_prompt
-from model.selftest import settle_threads
+from model.selftest import rows_for, settle_threads
 from model.step import FrameStep
 from model.tokenizer import TextJoiner
 
@@ -74,19 +74,16 @@ def build_engine(
 ) -> PersonaPlexEngine:
     """An engine over a loaded checkpoint, not started yet."""
     info = checkpoint.info
-    prepared, form = prepare_fastest(checkpoint.lm, max_sessions, quantise=quantise)
-    step = FrameStep(
-        checkpoint.lm,
-        checkpoint.mimi,
-        info.config,
-        max_sessions,
-        prepared=prepared,
+    stepper = build_stepper(
+        checkpoint,
+        device,
+        max_sessions=max_sessions,
+        quantise=quantise,
         sampling=sampling,
+        poison=poison,
     )
-    settle_threads(step)
-    precision = str(checkpoint.lm.text_emb.weight.dtype).removeprefix("torch.")
     return ServingEngine(
-        DeviceStepper(step, device, form=f"{precision} {form}", poison=poison),
+        stepper,
         prompt_reader(checkpoint),
         lambda: TextJoiner(checkpoint.tokenizer).push,
         ModelFacts(
@@ -97,6 +94,31 @@ def build_engine(
         prefix_bytes=PREFIX_BYTES[device.type] if prefix_bytes is None else prefix_bytes,
         fixed_rows=fixed_rows,
     )
+
+
+def build_stepper(
+    checkpoint: Checkpoint,
+    device: torch.device,
+    *,
+    max_sessions: int,
+    quantise: Quantisation | None = None,
+    sampling: bool = False,
+    poison: bool = False,
+) -> DeviceStepper:
+    """The slots of a loaded checkpoint in the fastest form that the host computes."""
+    rows = rows_for(max_sessions, device)
+    prepared, form = prepare_fastest(checkpoint.lm, rows, quantise=quantise)
+    step = FrameStep(
+        checkpoint.lm,
+        checkpoint.mimi,
+        checkpoint.info.config,
+        rows,
+        prepared=prepared,
+        sampling=sampling,
+    )
+    settle_threads(step)
+    dtype = str(checkpoint.lm.text_emb.weight.dtype).removeprefix("torch.")
+    return DeviceStepper(step, device, slots=max_sessions, form=f"{dtype} {form}", poison=poison)
 
 
 def prompt_reader(checkpoint: Checkpoint) -> Callable[[SessionSpec], Prompt]:

@@ -68,8 +68,8 @@ def _gap_between_dues(now: float, calls: Sequence[CallTiming], step_p50: float) 
     return start
 
 
-def rows_computed(live: Sequence[int], max_sessions: int, *, fixed: bool) -> range:
-    """One row for a lone call, else every slot; always every slot where the shape is `fixed`."""
+def rows_computed(live: Sequence[int], rows: int, *, fixed: bool) -> range:
+    """One row for a lone call, else all `rows`; always all where the shape is `fixed`."""
     if len(live) == 1 and not fixed:
         return range(live[0], live[0] + 1)
-    return range(max_sessions)
+    return range(rows)

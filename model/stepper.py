@@ -48,21 +48,21 @@ class Prefill(Protocol[PrefixT_co]):
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """One step's frames; every array has all `max_sessions` rows."""
+    """One step's frames; every array has all rows of the stepper."""
 
     pcm: NDArray[np.float32]
     """`[B, 1920]`; zeros where no frame is stepped."""
     stepped: NDArray[np.bool_]
     held: NDArray[np.bool_]
     positions: list[int]
-    """The next position of each slot, 0 where no call is live."""
+    """The next position of each row, 0 where no call is live."""
     codes: NDArray[np.int64] | None = None
     """`[B, 8]` user codes that take the place of the encoded frames, for offline work alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What the step made, for all `max_sessions` rows; only stepped rows mean anything."""
+    """What the step made, for all rows of the stepper; only stepped rows mean anything."""
 
     pcm: NDArray[np.float32]
     text: NDArray[np.int64]
@@ -77,11 +77,18 @@ class Stepper(Protocol[PromptT_contra, PrefixT]):
     """The state of all slots and the one batched step."""
 
     @property
-    def slots(self) -> int: ...
+    def slots(self) -> int:
+        """Calls that it holds."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows that a step of all slots computes; those beyond `slots` are never given out."""
+        ...
 
     @property
     def fixed_rows(self) -> bool:
-        """Every step must compute all slots, as on a GPU."""
+        """Every step must compute all rows, as on a GPU."""
         ...
 
     @property

@@ -63,8 +63,12 @@ class FakeStepper:
     not_finite: set[int] = field(default_factory=set)
     cleanups_that_fail: int = 0
     states: dict[int, int] = field(default_factory=dict)
-    rows: list[range] = field(default_factory=list)
+    computed: list[range] = field(default_factory=list)
     stepped: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return self.slots
 
     def begin_prefill(self, prompt: FakePrompt) -> FakePrefill:
         return FakePrefill(prompt, self.log)
@@ -87,7 +91,7 @@ class FakeStepper:
             raise error
         stepped = tuple(int(slot) for slot in np.flatnonzero(frames.stepped))
         assert set(stepped) <= set(rows)
-        self.rows.append(rows)
+        self.computed.append(rows)
         self.stepped.append(stepped)
         for slot in stepped:
             pcm, held = frames.pcm[slot], bool(frames.held[slot])

@@ -141,7 +141,7 @@ def test_rows_are_chosen_by_the_live_calls_and_changes_are_counted() -> None:
     two.close()
     rig.ticks(1)
     rig.round(one)
-    assert [len(rows) for rows in rig.stepper.rows] == [1, 3, 3, 1]
+    assert [len(rows) for rows in rig.stepper.computed] == [1, 3, 3, 1]
     assert rig.engine.stats().bucket_changes == 2
 
 
@@ -152,5 +152,5 @@ def test_pinned_rows_never_change() -> None:
     rig.round(one)
     (two,) = rig.seated(A)
     rig.round(one, two)
-    assert [len(rows) for rows in rig.stepper.rows] == [3, 3]
+    assert [len(rows) for rows in rig.stepper.computed] == [3, 3]
     assert rig.engine.stats().bucket_changes == 0
