@@ -202,7 +202,8 @@ def _model_lines(report: Report) -> list[tuple[str, str]]:
         lines.append(("sessions that fit", fit))
     if times := report.times:
         figures = [f"{value * 1e3:.1f}" for value in (times.p50_s, times.p99_s, times.max_s)]
-        lines.append((f"{times.steps} steps", f"p50 {figures[0]}, p99 {figures[1]} ms"))
+        shown = f"p50 {figures[0]}, p99 {figures[1]}, slowest {figures[2]} ms ({times.mode})"
+        lines.append((f"{times.steps} steps", shown))
         lines.append(("load", f"{times.load_s:.1f} s"))
     return lines
 

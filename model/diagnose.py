@@ -12,13 +12,15 @@ from math import ceil
 import numpy as np
 import torch
 
-from model.checkpoint.load import DTYPES, CheckpointInfo, load_checkpoint
+from model.checkpoint.load import DTYPES, Checkpoint, CheckpointInfo, load_checkpoint
 from model.config import ModelConfig
 from model.core import FRAME_SAMPLES, SessionSpec
+from model.device import DeviceStepper
 from model.host import Device
 from model.lm_state import round_cells
-from model.loading import compute_threads, pick_device
-from model.offline import OfflineBatch
+from model.loading import build_stepper, compute_threads, pick_device, prompt_reader
+from model.prefill import Prefix
+from model.stepper import StepInput
 
 TIMED_STEPS = 50
 WARMUP_STEPS = 5
@@ -38,6 +40,8 @@ class Needs:
 class StepTimes:
     """Seconds of timed steps with all sessions live."""
 
+    mode: str
+    """What serving would run: device, dtype, form."""
     sessions: int
     steps: int
     load_s: float
@@ -64,20 +68,22 @@ def session_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
 
 
 def time_steps(info: CheckpointInfo, sessions: int, device: str, dtype: str | None) -> StepTimes:
-    """Load the checkpoint and time steps of `sessions` live sessions with its default prompt.
+    """Load the checkpoint and time the step that serving runs, with `sessions` live sessions.
 
-    Raises `CheckpointError`, `EngineError`.
+    Each has the default voice and persona. Raises `CheckpointError`, `EngineError`.
     """
     torch.set_num_threads(compute_threads())
+    place = pick_device(device)
     began = time.perf_counter()
-    checkpoint = load_checkpoint(
-        info.name, device=pick_device(device), dtype=DTYPES[dtype] if dtype else None
-    )
+    checkpoint = load_checkpoint(info.name, device=place, dtype=DTYPES[dtype] if dtype else None)
+    stepper = build_stepper(checkpoint, place, max_sessions=sessions)
     load_s = time.perf_counter() - began
-    spec = SessionSpec(info.default_voice, info.default_persona)
-    batch = OfflineBatch(checkpoint, [spec] * sessions)
-    taken = sorted(_timed_steps(batch))
+    prefix = _default_prefix(checkpoint, stepper)
+    for slot in range(sessions):
+        stepper.admit(slot, prefix, None)
+    taken = sorted(_timed_steps(stepper, prefix.positions))
     return StepTimes(
+        mode=stepper.mode,
         sessions=sessions,
         steps=len(taken),
         load_s=load_s,
@@ -87,12 +93,27 @@ def time_steps(info: CheckpointInfo, sessions: int, device: str, dtype: str | No
     )
 
 
-def _timed_steps(batch: OfflineBatch) -> list[float]:
-    silence = np.zeros((batch.rows, FRAME_SAMPLES), np.float32)
-    live = np.ones(batch.rows, np.bool_)
-    taken = []
-    for _ in range(WARMUP_STEPS + TIMED_STEPS):
+def _default_prefix(checkpoint: Checkpoint, stepper: DeviceStepper) -> Prefix:
+    info = checkpoint.info
+    spec = SessionSpec(info.default_voice, info.default_persona)
+    prefill = stepper.begin_prefill(prompt_reader(checkpoint)(spec))
+    prefix = prefill.advance()
+    while prefix is None:
+        prefix = prefill.advance()
+    return prefix
+
+
+def _timed_steps(stepper: DeviceStepper, start: int) -> list[float]:
+    """Seconds of each step after the first few; silence comes in, all slots are live."""
+    slots, taken = stepper.slots, []
+    for number in range(WARMUP_STEPS + TIMED_STEPS):
+        frames = StepInput(
+            pcm=np.zeros((slots, FRAME_SAMPLES), np.float32),
+            stepped=np.ones(slots, np.bool_),
+            held=np.zeros(slots, np.bool_),
+            positions=[start + number] * slots,
+        )
         began = time.perf_counter()
-        batch.step(silence, live)
+        stepper.step(range(slots), frames)
         taken.append(time.perf_counter() - began)
     return taken[WARMUP_STEPS:]

@@ -18,6 +18,7 @@ from model.checkpoint.fit import PAD
 from model.checkpoint.load import DTYPES, Checkpoint, CheckpointInfo, load_checkpoint
 from model.core import EngineError, InvalidVoice, PromptTooLong, SessionSpec
 from model.loading import pick_device, prompt_reader
+from model.modes import prepare_fastest
 from model.step import FrameOutput, FrameStep
 from model.tokenizer import TextJoiner
 
@@ -54,9 +55,13 @@ class OfflineBatch:
     def __init__(self, checkpoint: Checkpoint, specs: Sequence[SessionSpec]) -> None:
         """Raises `InvalidVoice`, `PrefillUnavailable`, `PromptTooLong`."""
         self.info = checkpoint.info
-        sampling = any(spec.sampling is not None for spec in specs)
         self._step = FrameStep(
-            checkpoint.lm, checkpoint.mimi, self.info.config, len(specs), sampling=sampling
+            checkpoint.lm,
+            checkpoint.mimi,
+            self.info.config,
+            len(specs),
+            prepared=prepare_fastest(checkpoint.lm, len(specs))[0],
+            sampling=any(spec.sampling is not None for spec in specs),
         )
         self._device = checkpoint.lm.text_emb.weight.device
         self._joiners = [TextJoiner(checkpoint.tokenizer) for _ in specs]

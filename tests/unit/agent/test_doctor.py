@@ -72,7 +72,7 @@ def test_the_table_is_one_block_without_secrets(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(tiny_checkpoint.parent))
     monkeypatch.setattr(
-        doctor, "time_steps", lambda *_: doctor.StepTimes(2, 50, 1, 0.01, 0.02, 0.03)
+        doctor, "time_steps", lambda *_: doctor.StepTimes("cpu", 2, 50, 1, 0.01, 0.02, 0.03)
     )
     assert main(["doctor", "--model", str(tiny_checkpoint)]) == 0
     text = capsys.readouterr().out
@@ -90,7 +90,7 @@ def test_the_table_is_one_block_without_secrets(
 def test_the_verdict_follows_the_frame(
     tiny_checkpoint: Path, p50: float, p99: float, words: str
 ) -> None:
-    times = doctor.StepTimes(2, 50, 1.0, p50, p99, p99)
+    times = doctor.StepTimes("cpu", 2, 50, 1.0, p50, p99, p99)
     report = doctor.Report(
         {}, inspect_device("cpu"), 2, describe(str(tiny_checkpoint)), times=times
     )
