@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 from livekit import api, rtc
 from livekit.agents import AutoSubscribe, JobContext
@@ -37,6 +38,7 @@ class JobRules:
     defaults: Defaults
     resume_grace: float
     max_call_duration: float
+    recording: Path | None = None
 
 
 async def run_job(ctx: JobContext, manager: SessionManager, rules: JobRules) -> None:
@@ -59,7 +61,7 @@ async def _call(
 ) -> str:
     call = RoomCall(
         ctx.room,
-        RoomRules(dispatch.heard, rules.resume_grace, rules.max_call_duration),
+        RoomRules(dispatch.heard, rules.resume_grace, rules.max_call_duration, rules.recording),
         lambda sink: manager.open(ROOM, sink, dispatch.spec),
     )
 

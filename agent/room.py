@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from livekit import rtc
@@ -19,6 +20,7 @@ from agent import people
 from agent.errors import SessionError
 from agent.hearing import Hearing
 from agent.presence import Ending, Presence
+from agent.recording import Recorder
 from agent.session import Session
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo, Sink
 from agent.speaker import Speaker
@@ -41,6 +43,7 @@ class RoomRules:
     heard: str
     resume_grace: float
     max_call_duration: float
+    recording: Path | None = None
 
 
 class RoomCall:
@@ -62,6 +65,7 @@ class RoomCall:
         self._tracks = Tracks(self._hearing)
         self._source = rtc.AudioSource(SAMPLE_RATE, 1, queue_size_ms=SOURCE_QUEUE_MS)
         self._speaker = Speaker(self._source)
+        self._recorder = Recorder(rules.recording, self.session.id) if rules.recording else None
         self._publication: rtc.LocalTrackPublication | None = None
         self._transcript: Transcript | None = None
         self._answered = asyncio.Event()
@@ -80,7 +84,8 @@ class RoomCall:
         tasks: list[asyncio.Task[None]] = []
         try:
             await connect()
-            self._transcript = Transcript(self.room.local_participant, self._track_sid)
+            record = self._recorder.message if self._recorder else None
+            self._transcript = Transcript(self.room.local_participant, self._track_sid, record)
             await self._publish()
             self._state(self._doing)
             tasks = [
@@ -133,6 +138,8 @@ class RoomCall:
         await self._source.aclose()
         if self._timer is not None:
             self._timer.cancel()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
 
     def close(self, reason: str) -> None:
         """End the call; `run` returns once the slot has gone back. Idempotent."""
@@ -186,6 +193,8 @@ class RoomCall:
         self._frames_out += 1
         said = partial(self._say, frame.response_id, self.t_ms, frame.text)
         self._speaker.play(frame.pcm, said)
+        if self._recorder is not None:
+            self._recorder.frame(frame.heard, frame.pcm)
         if self._frames_out % STATS_EVERY_FRAMES == 0 and self._transcript is not None:
             self._transcript.data("stats", self.t_ms, **self.stats())
 

@@ -23,6 +23,7 @@ from agent.dispatch import Defaults
 from agent.http import HttpOptions, build_app
 from agent.job import JobRules
 from agent.manager import SessionManager
+from agent.recording import recording_folder
 from agent.settings import Settings
 from agent.turns import TurnThresholds
 from agent.worker import Worker
@@ -76,7 +77,12 @@ async def serve(
     manager = SessionManager(engine, turns=turn_thresholds(settings), default_spec=spec)
     manager.on_fault(_from_any_thread(stop))
     defaults = Defaults(spec, engine.voices, settings.heard, settings.allow_sampling)
-    rules = JobRules(defaults, settings.resume_grace, settings.max_call_duration)
+    rules = JobRules(
+        defaults,
+        settings.resume_grace,
+        settings.max_call_duration,
+        recording_folder(settings.recording),
+    )
     worker = Worker(settings, manager, rules)
     runner = web.AppRunner(
         build_app(

@@ -46,11 +46,17 @@ class Publisher(Protocol):
 class Transcript:
     """Queues what is to be written; `run` is its one task."""
 
-    def __init__(self, publisher: Publisher, track_sid: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        track_sid: Callable[[], str],
+        record: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         self.lost = 0
         """Messages that the room did not take, as when it goes away."""
         self._publisher = publisher
         self._track_sid = track_sid
+        self._record = record
         self._queue: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
         self._stream: TextStream | None = None
         self._segment = ""
@@ -112,5 +118,8 @@ class Transcript:
         await self._publish("transcript", t_ms, segment=segment, text=self._text, final=True)
 
     async def _publish(self, kind: str, t_ms: int, **fields: Any) -> None:
-        message = json.dumps({"type": kind, "t_ms": t_ms, **fields}, ensure_ascii=False)
-        await self._publisher.publish_data(message, reliable=True, topic=DATA_TOPIC)
+        message = {"type": kind, "t_ms": t_ms, **fields}
+        if self._record is not None:
+            self._record(message)
+        text = json.dumps(message, ensure_ascii=False)
+        await self._publisher.publish_data(text, reliable=True, topic=DATA_TOPIC)

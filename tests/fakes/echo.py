@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model import (
     FRAME_SAMPLES,
@@ -35,6 +36,7 @@ PREFILL_POSITIONS = 12
 WORD_EVERY = 6
 """A word goes out with every sixth frame that is not silent."""
 SILENT_PEAK = 1e-3
+FULL_SCALE = np.float32(32768)
 PAD = 3
 
 
@@ -43,13 +45,17 @@ class Heard:
     """What one call was given, in the order in which it was stepped."""
 
     spec: SessionSpec | None = None
-    frames: list[tuple[int, int, Pcm]] = field(default_factory=list)
+    frames: list[tuple[int, int, NDArray[np.int16]]] = field(default_factory=list)
+    """Epoch, seq and samples; 16 bits, so that a minute weighs little."""
+
+    def add(self, epoch: int, seq: int, pcm: Pcm) -> None:
+        self.frames.append((epoch, seq, (pcm * FULL_SCALE).clip(-32768, 32767).astype(np.int16)))
 
     def pcm(self) -> Pcm:
         """The input end to end, `[N * 1920]`."""
         if not self.frames:
             return np.zeros(0, np.float32)
-        return np.concatenate([pcm for _, _, pcm in self.frames])
+        return np.concatenate([pcm for _, _, pcm in self.frames]).astype(np.float32) / FULL_SCALE
 
 
 @dataclass
@@ -203,7 +209,7 @@ class EchoEngine:
             if not call.queue:
                 return
             epoch, seq, pcm = call.queue.popleft()
-            call.heard.frames.append((epoch, seq, pcm))
+            call.heard.add(epoch, seq, pcm)
             self._steps += 1
             result = self._result(call, epoch, seq, pcm)
         self._deliver(call, result)

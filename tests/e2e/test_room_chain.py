@@ -1,0 +1,96 @@
+"""Call after call, and eight at once, on the real engine: nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from tests.e2e.caller import Caller
+from tests.e2e.conftest import WorkerFactory
+from tests.e2e.processes import LiveKitServer, WorkerProcess
+from tests.e2e.sounds import tone
+
+pytestmark = pytest.mark.e2e
+SLOTS = 8
+SETTLED_AFTER = 5
+MIB = 2**20
+
+
+class Use(NamedTuple):
+    """What the worker's process holds."""
+
+    threads: int
+    handles: int
+    resident: float
+
+    @classmethod
+    def of(cls, worker: WorkerProcess) -> Use:
+        process = psutil.Process(worker.pid)
+        return cls(process.num_threads(), process.num_fds(), process.memory_info().rss / MIB)
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads, {self.handles} handles, {self.resident:.1f} MiB"
+
+
+async def one_call(server: LiveKitServer, worker: WorkerProcess) -> None:
+    async with Caller(server.url, f"room-{uuid.uuid4().hex}") as who:
+        await who.until_agent()
+        await who.say(tone(500, 0.5))
+        await who.until("the agent's voice", lambda: len(who.heard) > 20)
+        session = (await who.stats())["session"]
+    await worker.ended(session)
+
+
+@pytest.mark.parametrize("calls", [10, pytest.param(50, marks=pytest.mark.full)])
+async def test_a_chain_of_calls_and_eight_at_once_leave_nothing_behind(
+    livekit: LiveKitServer,
+    start_worker: WorkerFactory,
+    checkpoint: Callable[[str], Path],
+    calls: int,
+) -> None:
+    tiny = ("--model", str(checkpoint("tiny")), "--max-sessions", str(SLOTS))
+    worker = await start_worker(*tiny, echo=False)
+    for _ in range(SETTLED_AFTER):
+        await one_call(livekit, worker)
+    settled = await at_rest(worker)
+    for _ in range(calls - SETTLED_AFTER):
+        await one_call(livekit, worker)
+    ended = await at_rest(worker, settled)
+    growth = (ended.resident - settled.resident) / (calls - SETTLED_AFTER)
+    print(
+        f"after {SETTLED_AFTER} calls: {settled}; after {calls}: {ended}; {growth:.2f} MiB a call"
+    )
+    assert growth < 2
+    await asyncio.gather(*(one_call(livekit, worker) for _ in range(SLOTS)))
+    print("after eight at once:", await at_rest(worker, settled))
+
+
+async def settle(worker: WorkerProcess) -> None:
+    """Until no thread has ended for a while."""
+    quiet, threads = 0, Use.of(worker).threads
+    while quiet < 10:
+        await asyncio.sleep(0.5)
+        now = Use.of(worker).threads
+        quiet, threads = (quiet + 1, threads) if now == threads else (0, now)
+
+
+async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
+    """Every slot free, and no more threads and handles than before; native pools take a while."""
+    await worker.reach("free slots", lambda: worker.ready()["free_slots"] == SLOTS)
+    if before is None:
+        await settle(worker)
+    else:
+        await worker.reach(
+            f"{before}",
+            lambda: (
+                Use.of(worker).threads <= before.threads
+                and Use.of(worker).handles <= before.handles
+            ),
+        )
+    return Use.of(worker)
