@@ -160,7 +160,9 @@ class Run:
         if ending == "cancelled":
             handler.cancel()
             await asyncio.wait([handler])
-        elif ending == "call fails":
+        if not handler.cancelled():
+            handler.result()
+        if ending == "call fails":
             self.engine.fail("row_failed")
         elif ending == "fault":
             self.engine.fail("engine_fault")
