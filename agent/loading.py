@@ -28,10 +28,11 @@ EngineFactory = Callable[[Settings], OwnedEngine]
 
 def make_engine(settings: Settings) -> OwnedEngine:
     """The real engine. Raises `CommandError` for a model that cannot be used."""
-    log.info("loading the model %s", settings.model)
     dtype = cast(Literal["float32", "bfloat16"], settings.dtype)
     prefix = settings.prefix_cache_mib
     try:
+        licence = describe(settings.model).licence or "none named"
+        log.info("loading the model %s, licence: %s", settings.model, licence)
         notice = model_notice(settings)
         if notice:
             log.warning(notice)

@@ -35,7 +35,8 @@ def echo_worker(
     """
     folder = tmp_path_factory.mktemp("echo")
     asked = getattr(request.module, "WORKER_OPTIONS", ())
-    options = [option.format(folder=folder) for option in asked]
+    # A test that failed may have left somebody in a room.
+    options = ["--drain-time", "1", *(option.format(folder=folder) for option in asked)]
     worker = WorkerProcess(folder, livekit.url, "--record", str(folder), *options, echo=True)
     worker.start()
     yield worker
