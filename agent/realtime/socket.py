@@ -33,7 +33,11 @@ class WatchedSocket:
     async def accept(cls, request: web.Request) -> WatchedSocket:
         """Upgrade. Pongs are seen here, so aiohttp must not swallow them."""
         socket = web.WebSocketResponse(
-            autoping=False, compress=False, max_msg_size=MAX_MESSAGE_BYTES, timeout=5.0
+            autoping=False,
+            compress=False,
+            max_msg_size=MAX_MESSAGE_BYTES,
+            timeout=5.0,
+            protocols=("realtime",),
         )
         await socket.prepare(request)
         watched = cls(request, socket)
