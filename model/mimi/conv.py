@@ -129,6 +129,10 @@ def gemm_operand(weight: Tensor) -> Tensor:
     return weight.T.contiguous()
 
 
+MIN_COLUMNS = 8
+"""Narrower products are widened by columns of zeros: one column would be a matrix-vector product,
+in which the bits of a row depend on its place.
+"""
 SLIDE_STEPS = 64
 SLIDE_TAPS = 3
 """From so many outputs a row on, and up to so many taps, sliding beats gathering on CPU."""
@@ -153,8 +157,11 @@ class StreamingConv:
         stride: int,
         unfold: int = 1,
     ) -> None:
-        self.weight = gemm_operand(weight)
-        self.bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().clone()
+        widened = max(MIN_COLUMNS, len(weight))
+        bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
+        self.weight = gemm_operand(F.pad(weight, (0, 0, 0, widened - len(weight))))
+        self.bias = F.pad(bias, (0, widened - len(bias)))
+        self.columns = len(weight)
         self.kernel = kernel
         self.stride = stride
         self.taps = kernel // stride
@@ -168,6 +175,7 @@ class StreamingConv:
         x = self._extend(x, carry, first) if self.pad else x.contiguous()
         slide = steps >= SLIDE_STEPS and 1 < self.taps <= SLIDE_TAPS
         out = self._slide(x, steps) if slide else self._gather(x, steps)
+        out = out.view(len(x), steps, -1)[..., : self.columns]
         return out.reshape(len(x), steps * self.unfold, -1)
 
     def _extend(self, x: Tensor, carry: Carry, first: Tensor | None) -> Tensor:
