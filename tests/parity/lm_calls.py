@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from moshi.models.lm import LMModel
 from torch import Tensor
 
 from model.config import ModelConfig
@@ -17,6 +18,7 @@ from model.prepared import PlainMaker, prepare
 from model.presets import TINY
 from model.prompt import Prompt
 from model.random_weights import build_lm
+from model.voices import COLUMNS, Voice
 from tests.parity.lm_oracle import Spoken
 
 
@@ -96,3 +98,27 @@ def agreement(ours: Spoken, theirs: Spoken) -> tuple[int, int]:
     """Frames whose text and eight codes are all equal, and frames."""
     same = (ours.text == theirs.text) & (ours.codes == theirs.codes).all(-1)
     return int(same.sum()), len(same)
+
+
+@torch.inference_mode()
+def saved_voice(reference: LMModel, codes: Tensor, config: ModelConfig) -> Voice:
+    """The `.pt` that the reference would save of voice `codes` `[8, N]`, by its own embeddings.
+
+    What its ring holds elsewhere is stale and must not matter, so it is noise here.
+    """
+    count = codes.shape[1]
+    sine = torch.tensor(config.sine_codes)[:, None].expand(-1, count)
+    frames = torch.cat([torch.full((1, count), 3), codes, sine])
+    columns = torch.full((17, count + 1), -1)
+    for row, delay in enumerate(config.lm.delays):
+        columns[row, : delay + 1] = config.lm.card if row else config.lm.text_card
+        columns[row, delay + 1 : count + delay] = frames[row, 1:]
+    embedded = reference.emb[0](columns[1, : count - 1])
+    for row in range(1, 16):
+        embedded = embedded + reference.emb[row](columns[row + 1, : count - 1])
+    embedded = embedded + reference.text_emb(columns[0, : count - 1])
+    cache = torch.randint(0, 200, (17, COLUMNS))
+    cache[:, (count - 1) % COLUMNS] = columns[:, count - 1]
+    delayed = torch.tensor(config.lm.delays) > 0
+    cache[delayed, count % COLUMNS] = columns[delayed, count]
+    return Voice("SAVED.pt", embedded, cache)

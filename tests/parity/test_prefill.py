@@ -16,7 +16,6 @@ from model.lm_step import embed_column, temporal_step
 from model.prefill import CHUNK, Prefill, Prefix, prefill
 from model.prompt import Prompt, build_prompt, build_prompt_from_codes
 from model.random_weights import random_weights
-from model.voices import Voice
 from tests.conftest import SEED
 from tests.parity.lm_calls import (
     admit,
@@ -26,6 +25,7 @@ from tests.parity.lm_calls import (
     random_words,
     run_live,
     run_single,
+    saved_voice,
     tiny_config,
     tiny_lm,
     worst,
@@ -126,39 +126,16 @@ def test_boundaries_of_chunks_depend_on_the_prompt_alone(world: World) -> None:
     assert torch.equal(work.k, again.k)
 
 
-def saved_voice(world: World) -> Voice:
-    """The `.pt` that the reference would save of this voice, by its own embeddings.
-
-    What its ring holds elsewhere is stale and must not matter, so it is noise here.
-    """
-    reference = moshi_model(world.weights, world.config.lm)
-    frames = prompt_frames(world.voice, world.persona, world.config)
-    count = world.voice.shape[1]
-    columns = torch.full((17, count + 1), -1)
-    for row, delay in enumerate(world.config.lm.delays):
-        columns[row, : delay + 1] = world.config.lm.card if row else world.config.lm.text_card
-        columns[row, delay + 1 : count + delay] = frames[row, 1:count]
-    with torch.inference_mode():
-        embedded = reference.emb[0](columns[1, : count - 1])
-        for row in range(1, 16):
-            embedded = embedded + reference.emb[row](columns[row + 1, : count - 1])
-        embedded = embedded + reference.text_emb(columns[0, : count - 1])
-    cache = torch.randint(0, 200, (17, 4))
-    cache[:, (count - 1) % 4] = columns[:, count - 1]
-    delayed = torch.tensor(world.config.lm.delays) > 0
-    cache[delayed, count % 4] = columns[delayed, count]
-    return Voice("SAVED.pt", embedded, cache)
-
-
 @pytest.mark.parametrize("live", [60, pytest.param(LIVE, marks=pytest.mark.full)])
 def test_pt_and_wav_path_say_the_same_as_the_reference(world: World, live: int) -> None:
     from_codes = run_single(world.lm, world.config, world.prompt, world.user, live)
-    prompt = build_prompt(saved_voice(world), world.persona, world.config)
+    reference = moshi_model(world.weights, world.config.lm)
+    voice = saved_voice(reference, world.voice, world.config)
+    prompt = build_prompt(voice, world.persona, world.config)
     assert prompt.positions == world.prompt.positions == FRAMES + 12 + WORDS
     from_file = run_single(world.lm, world.config, prompt, world.user, live)
     check(from_file, from_codes, ".pt path against WAV path")
     frames = prompt_frames(world.voice, world.persona, world.config)
-    reference = moshi_model(world.weights, world.config.lm)
     theirs = kyutai_run(reference, [frames], [world.user], live)[0]
     check(from_file, theirs, ".pt path against the reference")
 
