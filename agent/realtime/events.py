@@ -120,7 +120,7 @@ class ResponseCancel(ClientEvent):
 
 
 class ItemCreate(ClientEvent):
-    """Stores an item; audio parts are appended and committed, text is not read by the model."""
+    """Stores an item; its audio parts are appended as input, its text is not read by the model."""
 
     type: Literal["conversation.item.create"]
     item: dict[str, Any]
