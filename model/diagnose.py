@@ -105,15 +105,17 @@ def _default_prefix(checkpoint: Checkpoint, stepper: DeviceStepper) -> Prefix:
 
 def _timed_steps(stepper: DeviceStepper, start: int) -> list[float]:
     """Seconds of each step after the first few; silence comes in, all slots are live."""
-    slots, taken = stepper.slots, []
+    rows = stepper.rows
+    taken: list[float] = []
+    live = np.arange(rows) < stepper.slots
     for number in range(WARMUP_STEPS + TIMED_STEPS):
         frames = StepInput(
-            pcm=np.zeros((slots, FRAME_SAMPLES), np.float32),
-            stepped=np.ones(slots, np.bool_),
-            held=np.zeros(slots, np.bool_),
-            positions=[start + number] * slots,
+            pcm=np.zeros((rows, FRAME_SAMPLES), np.float32),
+            stepped=live,
+            held=np.zeros(rows, np.bool_),
+            positions=[start + number if row else 0 for row in live],
         )
         began = time.perf_counter()
-        stepper.step(range(slots), frames)
+        stepper.step(range(rows), frames)
         taken.append(time.perf_counter() - began)
     return taken[WARMUP_STEPS:]
