@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiortc import (
     MediaStreamTrack,
     RTCConfiguration,
@@ -217,7 +218,7 @@ class Calls:
             raise SessionError("invalid_sdp", "send application/sdp or multipart/form-data")
         try:
             form = await request.post()
-        except ValueError as error:
+        except (ValueError, HttpProcessingError) as error:
             raise SessionError("invalid_sdp", "the multipart body is broken") from error
         sent = _field(form.get("session"))
         if sent:

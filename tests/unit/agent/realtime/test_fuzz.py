@@ -1,0 +1,210 @@
+"""Malformed and hostile messages: the server stays up, and another session's audio is unbroken.
+
+The messages of a run are drawn from one seed and sent over real sockets, many to a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+from random import Random
+from typing import Any
+
+import aiohttp
+import numpy as np
+import psutil
+import pytest
+
+from tests.conftest import SEED
+from tests.fakes.engine import FakeEngine
+from tests.fakes.server import Client, Server, serving, silence
+
+pytestmark = pytest.mark.unit
+
+MESSAGES = 20_000
+PER_CONNECTION = 100
+TYPES = [
+    "session.update",
+    "session.create",
+    "session.resume",
+    "session.event_ack",
+    "session.heartbeat",
+    "input_audio_buffer.append",
+    "input_audio_buffer.commit",
+    "input_audio_buffer.clear",
+    "input.cancel",
+    "output_audio_buffer.clear",
+    "response.create",
+    "response.cancel",
+    "conversation.item.create",
+    "conversation.item.retrieve",
+    "conversation.item.delete",
+    "conversation.item.truncate",
+    "playback.ack",
+    "input.text.append",
+    "barge_in",
+    "turn.signal",
+    "no.such.event",
+]
+FIELDS = [
+    "session",
+    "audio",
+    "delta",
+    "format",
+    "sample_rate_hz",
+    "final",
+    "response",
+    "response_id",
+    "item",
+    "item_id",
+    "played_ms",
+    "audio_end_ms",
+    "server_event_seq",
+    "event",
+    "event_id",
+    "voice",
+    "instructions",
+    "extra_body",
+    "turn_detection",
+    "type",
+    "id",
+    "content",
+]
+
+
+def value(rng: Random, depth: int = 0) -> Any:
+    """Anything that JSON can hold, mostly wrong."""
+    scalars: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        24000,
+        10**30,
+        1e308,
+        "",
+        "pcm16",
+        "\ud800",
+        "x" * rng.randrange(2000),
+        base64.b64encode(np.float32([np.nan, np.inf]).tobytes()).decode(),
+        base64.b64encode(rng.randbytes(rng.randrange(4000))).decode(),
+        "../../../etc/passwd.pt",
+    ]
+    if depth > 3 or rng.random() < 0.6:
+        return rng.choice(scalars)
+    if rng.random() < 0.5:
+        return [value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    return {rng.choice(FIELDS): value(rng, depth + 1) for _ in range(rng.randrange(4))}
+
+
+def message(rng: Random) -> str | bytes:
+    """One hostile message."""
+    kind = rng.random()
+    if kind < 0.05:
+        return rng.randbytes(rng.randrange(300))
+    if kind < 0.1:
+        return "[" * rng.randrange(100_000)
+    event = {"type": rng.choice(TYPES) if kind < 0.95 else value(rng)}
+    event |= {rng.choice(FIELDS): value(rng) for _ in range(rng.randrange(5))} | event
+    text = json.dumps(event)
+    if kind < 0.2:
+        cut = rng.randrange(len(text))
+        return text[:cut] + rng.choice(["", "\x00", "}", '"', "NaN", "\u2028"]) + text[cut:]
+    return text
+
+
+async def attack(server: Server, rng: Random, count: int) -> None:
+    """Send so many messages and read whatever comes back until all are answered or it ends."""
+    path = rng.choice(["/v1/realtime?model=m", "/v1/duplex?model=m", "/v1/realtime?duplex=1"])
+    async with server.connect(path) as client:
+        reading = asyncio.create_task(client.rest())
+        try:
+            for _ in range(count):
+                part = message(rng)
+                sending = client.socket.send_bytes if isinstance(part, bytes) else None
+                await (sending(part) if sending else client.socket.send_str(str(part)))
+        except (ConnectionError, aiohttp.ClientError):
+            pass  # the server ended it; that is its right
+        finally:
+            await client.socket.close()
+            await reading
+
+
+async def bystander(client: Client, stop: asyncio.Event) -> int:
+    """Another call meanwhile: each frame is answered by one."""
+    frames = 0
+    while not stop.is_set() or frames < 20:
+        await client.append(silence())
+        await client.until("response.output_audio.delta")
+        frames += 1
+        client.seen.clear()
+    return frames
+
+
+async def assault(messages: int, seed: int) -> None:
+    engine = FakeEngine(max_sessions=2)
+    process = psutil.Process()
+    memory: list[int] = []
+    async with serving(engine) as server, server.connect("/v1/duplex?model=m") as client:
+        await client.until("session.updated")
+        stop = asyncio.Event()
+        talking = asyncio.create_task(bystander(client, stop))
+        rounds = messages // PER_CONNECTION
+        for number in range(rounds):
+            await attack(server, Random(f"{seed}-{number}"), PER_CONNECTION)
+            if number in (rounds // 2, rounds - 1):
+                engine.heard.clear()
+                engine.stepped.clear()
+                gc.collect()
+                memory.append(process.memory_info().rss)
+        stop.set()
+        frames = await talking
+        session = next(one for one in server.manager.sessions if one.policy.mood == "duplex")
+        assert session.counters.accepted == session.counters.emitted == frames
+        async with server.http.get(server.url + "/health") as response:
+            assert response.status == 200
+    assert memory[-1] - memory[0] < 64 * 2**20, memory
+    assert engine.stats().used == 0
+
+
+@pytest.mark.timeout(900)
+async def test_hostile_messages() -> None:
+    await assault(MESSAGES, SEED)
+
+
+async def test_hostile_sdp() -> None:
+    rng = Random(SEED)
+    engine = FakeEngine()
+    async with serving(engine) as server:
+        url = server.url + "/v1/realtime/calls"
+        lines = ["v=0", "o=- 1 1 IN IP4 127.0.0.1", "s=-", "t=0 0", "m=audio 9 UDP/TLS/RTP/SAVPF 0"]
+        for _ in range(50):
+            body = "\r\n".join(rng.choices(lines, k=rng.randrange(6))) + rng.choice(["", "\x00"])
+            headers = {"Content-Type": "application/sdp"}
+            async with server.http.post(url, data=f"v=0\r\n{body}", headers=headers) as response:
+                assert response.status == 400
+                assert (await response.json())["error"]["code"] == "invalid_sdp"
+        form = {"Content-Type": "multipart/form-data; boundary=x"}
+        async with server.http.post(url, data=b"--x\r\nbroken", headers=form) as response:
+            assert response.status == 400
+        async with server.http.post(url, data=b"{}", headers={"Content-Type": "x/y"}) as response:
+            assert response.status == 400
+        assert engine.stats().used == 0
+
+
+async def test_hostile_ogg() -> None:
+    rng = Random(SEED)
+    engine = FakeEngine()
+    async with serving(engine) as server:
+        for _ in range(50):
+            async with server.http.ws_connect(server.ws + "/api/chat") as socket:
+                await socket.receive()
+                await socket.send_bytes(b"\x01OggS" + rng.randbytes(rng.randrange(3000)))
+                await socket.send_bytes(rng.randbytes(rng.randrange(300)))
+        for _ in range(500):
+            if engine.stats().used == 0:
+                break
+            await asyncio.sleep(0.02)
+        assert engine.stats().used == 0

@@ -1,0 +1,99 @@
+"""Sockets that vanish or stay, keys, and what `/ready` says, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import agent.realtime.socket as watched
+from agent.http import HttpOptions
+from tests.fakes.engine import FakeEngine
+from tests.fakes.server import Server, serving
+
+pytestmark = pytest.mark.unit
+
+STOCK = "/v1/realtime?model=m"
+
+
+async def vanish(server: Server) -> None:
+    """A connection that opens a session and is never heard of again."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(
+        b"GET /v1/realtime?model=m HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    await reader.readuntil(b"session.updated")
+    assert server.manager.used == 1
+    session = server.manager.sessions[0]
+    await asyncio.wait_for(session.wait_closed(), 20)
+    writer.close()
+
+
+async def test_a_vanished_socket_frees_its_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # contract: J2
+    assert watched.PING_AFTER_S + watched.CUT_AFTER_S == 20.0
+    monkeypatch.setattr(watched, "PING_AFTER_S", 0.5)
+    monkeypatch.setattr(watched, "CUT_AFTER_S", 2.0)
+    async with serving(FakeEngine()) as server:
+        await vanish(server)
+        assert server.manager.used == 0
+
+
+async def test_a_socket_that_answers_pings_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # contract: J2
+    monkeypatch.setattr(watched, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(watched, "CUT_AFTER_S", 15.0)
+    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
+        await client.until("session.updated")
+        pings = []
+        ping = server.manager.sessions[0]
+        waiting = asyncio.create_task(client.event())
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            pings.append(ping.state)
+        assert set(pings) == {"open"}
+        await client.send("session.heartbeat")
+        event = await waiting
+        assert event is not None and event["type"] == "session.heartbeat_ack"
+
+
+async def test_a_dropped_socket_closes_its_session() -> None:  # contract: J2
+    async with serving(FakeEngine()) as server:
+        async with server.connect(STOCK) as client:
+            await client.until("session.updated")
+            session = server.manager.sessions[0]
+        await asyncio.wait_for(session.wait_closed(), 20)
+        assert server.manager.used == 0
+
+
+async def test_ready_tells_the_free_slots() -> None:  # contract: A1
+    async with serving(FakeEngine(max_sessions=3)) as server:
+        await server.manager.warmup(1)
+        async with server.connect(STOCK) as client:
+            await client.until("session.updated")
+            async with server.http.get(server.url + "/ready") as response:
+                body = await response.json()
+            assert (response.status, body["free_slots"], body["max_sessions"]) == (200, 2, 3)
+            async with server.http.get(server.url + "/metrics") as response:
+                text = await response.text()
+            assert "duplex_sessions 1.0" in text and "duplex_sessions_max 3.0" in text
+
+
+@pytest.mark.parametrize("how", ["header", "query", "subprotocol"])
+async def test_the_ways_to_send_a_key(how: str) -> None:
+    options: dict[str, object] = {}
+    path = STOCK
+    if how == "header":
+        options = {"headers": {"Authorization": "Bearer two"}}
+    elif how == "query":
+        path = STOCK + "&api_key=two"
+    else:
+        options = {"protocols": ("realtime", "openai-insecure-api-key.two")}
+    async with serving(FakeEngine(), HttpOptions(api_keys=("one", "two"))) as server:
+        async with server.connect(path, **options) as client:
+            await client.until("session.updated")
+            assert client.socket.protocol == ("realtime" if how == "subprotocol" else None)
