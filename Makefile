@@ -5,6 +5,9 @@ VENV := .venv/bin
 STAMPS := .cache/stamps
 export PATH := $(CURDIR)/.cache/bin:$(PATH)
 export NO_TORCH_COMPILE := 1
+# Waiting OpenMP threads sleep: spinning ones starve each other where cores are shared.
+export OMP_WAIT_POLICY := passive
+export GOMP_SPINCOUNT := 0
 
 PYTHON_READY := $(STAMPS)/python
 SYSTEM_READY := $(STAMPS)/system

@@ -60,8 +60,9 @@ def drive(scenario: str, **options: Any) -> dict[str, Any]:
 def test_a_call_is_heard_and_read(worker: WorkerProcess, speech: Path, tmp_path: Path) -> None:
     seen = drive("call", url=worker.base, wav=str(speech), screenshot=str(tmp_path / "call.png"))
     statistics = seen["statistics"]
-    assert statistics["pairs"] >= 1 and statistics["lost"] == 0
-    assert statistics["received"] > 50 and statistics["sent"] > 50
+    assert statistics["pairs"] >= 1
+    assert statistics["received"] > 25 and statistics["sent"] > 25
+    assert statistics["lost"] < statistics["received"] / 10
     assert statistics["energy"] > 0 and seen["peak"] > 0.01
     assert all(-60 < level <= 0 for level in seen["levels"].values())
     speaker, text = seen["transcript"].split("\n", 1)
