@@ -15,11 +15,14 @@ from torch import Tensor
 from model.layers import NORM_EPS
 from model.prepared import Project
 
+PACK_FROM = 1 << 17
+"""Values of a matrix below which the packed product's own overhead outweighs its speed."""
+
 
 def can_pack() -> bool:
     """Whether this build of torch has the packed product, which is no public operation."""
     try:
-        FastMatrix(torch.eye(16), rows=2)(torch.ones(2, 16))
+        FastMatrix(torch.zeros(PACK_FROM, 1), rows=2)(torch.ones(2, 1))
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
     return True
@@ -28,20 +31,21 @@ def can_pack() -> bool:
 class FastMatrix:
     """A weight `[O, D]` for one row and, where `rows` is larger, for exactly `rows` of them.
 
-    One row reads a matrix fastest along its longer side; several go through oneDNN's own blocks.
+    One row, or a small matrix, is read fastest along its longer side; several rows of a large one
+    go through oneDNN's own blocks.
     """
 
     def __init__(self, weight: Tensor, rows: int) -> None:
         outputs, inputs = weight.shape
-        plain = weight.contiguous()
-        self.single = plain.T.contiguous() if outputs > inputs else plain.T
+        whole = weight.contiguous()
+        self.plain = whole.T.contiguous() if outputs > inputs else whole.T
         self.packed = None
-        if rows > 1:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(plain, rows)
+        if rows > 1 and whole.numel() >= PACK_FROM:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(whole, rows)
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.packed is None or len(x) == 1:
-            return torch.mm(x, self.single)
+            return torch.mm(x, self.plain)
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
         return out
 

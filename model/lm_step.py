@@ -65,8 +65,8 @@ def temporal_step(
 class DepformerLoop:
     """The depformer's steps over one position; its keys and values live for that position only.
 
-    `scratch`, `[layers, K, B, 3D]`, takes each step's fused projection whole, and all views of it
-    are made once: the loop has few operations beside its products.
+    `scratch`, `[layers, K, B, 3D]`, takes each step's fused projection whole. All views of it are
+    made once, so that the loop has few operations beside its products.
     """
 
     def __init__(self, lm: PreparedLM, rows: int) -> None:
@@ -74,9 +74,15 @@ class DepformerLoop:
         config, like = lm.config, lm.depformer_text_emb
         shape = (config.depformer_num_layers, lm.steps, rows, 3 * config.depformer_dim)
         self.scratch = torch.zeros(shape, device=like.device, dtype=like.dtype)
-        split = self.scratch.view(*shape[:3], 3, config.depformer_num_heads, -1)
-        heads_first = split.permute(0, 3, 2, 4, 1, 5)
-        self.queries, self.keys, self.values = heads_first.unbind(1)
+        self.views = [[self._views(index, k) for index in range(shape[0])] for k in range(lm.steps)]
+
+    def _views(self, index: int, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of layer `index` at step `k`: where to write; queries, keys, values to attend with."""
+        written = self.scratch[index, : k + 1]
+        heads = self.lm.config.depformer_num_heads
+        split = written.view(*written.shape[:2], 3, heads, -1).permute(2, 1, 3, 0, 4)
+        queries, keys, values = split.unbind(0)
+        return written[k], queries[:, :, k:], keys, values
 
     def step(self, k: int, projected: Tensor, previous: Tensor) -> Tensor:
         """Logits `[B, card]` of codebook `k`.
@@ -86,17 +92,15 @@ class DepformerLoop:
         """
         table = self.lm.depformer_emb[k - 1] if k else self.lm.depformer_text_emb
         x = projected + F.embedding(previous, table)
-        for index, layer in enumerate(self.lm.depformer[k]):
-            x = self._layer(index, k, layer, x)
+        for layer, views in zip(self.lm.depformer[k], self.views[k], strict=True):
+            x = self._layer(layer, x, *views)
         return self.lm.heads[k](x)
 
-    def _layer(self, index: int, k: int, layer: PreparedLayer, x: Tensor) -> Tensor:
-        self.scratch[index, k] = layer.qkv(x)
-        attended = F.scaled_dot_product_attention(
-            self.queries[index, :, :, k : k + 1],
-            self.keys[index, :, :, : k + 1],
-            self.values[index, :, :, : k + 1],
-        )
+    def _layer(
+        self, layer: PreparedLayer, x: Tensor, target: Tensor, q: Tensor, k: Tensor, v: Tensor
+    ) -> Tensor:
+        target.copy_(layer.qkv(x))
+        attended = F.scaled_dot_product_attention(q, k, v)
         x = x + layer.out(attended.reshape(len(x), -1))
         return x + layer.down(silu_gate(layer.up(x)))
 

@@ -11,7 +11,8 @@ from model.prepared import PlainMaker
 pytestmark = pytest.mark.unit
 
 ROWS = 5
-SHAPES = [(96, 64), (64, 176), (2048, 32)]
+SHAPES = [(96, 64), (64, 176), (2048, 64), (256, 704)]
+"""The last two are large enough to be packed."""
 
 
 @pytest.fixture(autouse=True)
