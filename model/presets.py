@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from zlib import crc32
 
 from model.checkpoint.config import DEFAULT_PERSONA, CheckpointConfig
 from model.checkpoint.names import VOICES_FOLDER
@@ -109,8 +110,8 @@ def write_checkpoint(preset: str, folder: Path, seed: int = SEED) -> None:
 
 
 def stand_in_name() -> str:
-    """What the cached stand-in for the untrained demo is called."""
-    return f"demo-random-{SEED}"
+    """What the cached stand-in for the untrained demo is called: another shape, another name."""
+    return f"demo-random-{crc32(repr((DEMO, SEED)).encode()):08x}"
 
 
 def write_stand_in(folder: Path) -> None:

@@ -50,18 +50,20 @@ def test_any_format_and_rate_and_one_text_a_frame(
     assert "real-time factor" in said and "random weights" in said
 
 
-def test_several_inputs_are_one_batch_and_each_is_as_alone(
+def test_several_inputs_are_one_batch_in_which_nobody_hears_anybody(
     tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    sources = [recording(tmp_path / f"{k}.wav", 0.3 + 0.2 * k, 24_000) for k in range(2)]
-    together = [tmp_path / f"together{k}.npz" for k in range(2)]
-    assert offline(tiny_checkpoint, "--input", *sources, "--tokens", *together) == 0
-    for source, path in zip(sources, together, strict=True):
-        alone = tmp_path / "alone.npz"
-        assert offline(tiny_checkpoint, "--input", source, "--tokens", alone) == 0
-        one, other = np.load(path), np.load(alone)
-        assert np.array_equal(one["text"], other["text"])
-        assert np.array_equal(one["agent"], other["agent"])
+    lengths = (4, 7, 9)
+    sources = [recording(tmp_path / f"{k}.wav", k * 0.08, 24_000) for k in lengths]
+    runs = []
+    for neighbour in (1, 2):
+        batch = [sources[0], sources[neighbour]]
+        outputs = [tmp_path / f"{neighbour}-{row}.npz" for row in range(2)]
+        assert offline(tiny_checkpoint, "--input", *batch, "--tokens", *outputs) == 0
+        assert [len(np.load(path)["text"]) for path in outputs] == [4, lengths[neighbour]]
+        runs.append(np.load(outputs[0]))
+    assert np.array_equal(runs[0]["text"], runs[1]["text"])
+    assert np.array_equal(runs[0]["agent"], runs[1]["agent"])
 
 
 def test_tokens_are_written_as_emitted(tiny_checkpoint: Path, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def ask(hub_url: str, home: Path, *names: str, token: str = "", offline: bool = 
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
     return result.stdout.splitlines()
