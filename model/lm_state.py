@@ -35,7 +35,10 @@ def initial_column(config: LMConfig) -> list[int]:
 
 @dataclass
 class LMState:
-    """`ring` holds whole multiples of 64 cells; position p lies in cell p modulo its capacity."""
+    """Position p lies in cell p modulo the context, so that sums run in the reference's order.
+
+    `ring` is padded to whole multiples of 64 cells.
+    """
 
     config: LMConfig
     ring: KVRing

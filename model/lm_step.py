@@ -31,10 +31,14 @@ def embed_column(lm: PreparedLM, rows: Sequence[Tensor]) -> Tensor:
     return total + F.embedding(rows[0], lm.text_emb)
 
 
-def ring_mask(position: Tensor, capacity: int, window: int, cells: int) -> Tensor:
-    """Additive mask `[B, 1, 1, cells]` for queries at `position` `[B]`, already written."""
-    age = (position[:, None] - torch.arange(cells, device=position.device)) % capacity
-    visible = age < torch.clamp(position + 1, max=window)[:, None]
+def ring_mask(position: Tensor, period: int, window: int, cells: int) -> Tensor:
+    """Additive mask `[B, 1, 1, cells]` for queries at `position` `[B]`, already written.
+
+    Position p lies in cell p modulo `period`; the cells from there on pad the ring and stay dark.
+    """
+    cell = torch.arange(cells, device=position.device)
+    age = (position[:, None] - cell) % period
+    visible = (age < torch.clamp(position + 1, max=window)[:, None]) & (cell < period)
     return torch.where(visible, 0.0, -torch.inf)[:, None, None]
 
 
@@ -46,10 +50,11 @@ def temporal_step(
     Writes keys and values into the ring's cell of that position, and attends to its first `cells`.
     """
     heads, size = lm.config.num_heads, lm.config.dim // lm.config.num_heads
+    period = lm.config.context
     cos, sin = rope_table(position[:, None, None], size, lm.config.max_period)
-    mask = ring_mask(position, ring.capacity, window, cells).to(x.dtype)
+    mask = ring_mask(position, period, window, cells).to(x.dtype)
     first_cell = torch.arange(len(x) * heads, device=x.device).view(-1, heads) * ring.capacity
-    target = (first_cell + (position % ring.capacity)[:, None]).flatten()
+    target = (first_cell + (position % period)[:, None]).flatten()
     for index, layer in enumerate(lm.layers):
         qkv = layer.qkv(x).view(-1, 3, heads, size)
         q, k = apply_rope(qkv[:, :2], cos, sin).unbind(1)
@@ -62,27 +67,53 @@ def temporal_step(
     return lm.out_norm(x)
 
 
+DEPFORMER_CELLS = 16
+"""Steps of the released model, which the reference attends over whatever the step."""
+
+
+@dataclass(frozen=True)
+class DepformerViews:
+    """One layer's part of the scratch at one step: where to write, what to attend with."""
+
+    target: Tensor
+    """`[B, 3D]`"""
+    query: Tensor
+    """`[B, H, 1, head_dim]`"""
+    keys: Tensor
+    """`[B, H, K, head_dim]`"""
+    values: Tensor
+    mask: Tensor
+    """`[1, 1, 1, K]`, additive."""
+
+
 class DepformerLoop:
     """The depformer's steps over one position; its keys and values live for that position only.
 
     `scratch`, `[layers, K, B, 3D]`, takes each step's fused projection whole. All views of it are
-    made once, so that the loop has few operations beside its products.
+    made once, so that the loop has few operations beside its products. K is padded, and later steps
+    are masked rather than cut off: in bf16 the length of a sum is part of its result.
     """
 
     def __init__(self, lm: PreparedLM, rows: int) -> None:
         self.lm = lm
         config, like = lm.config, lm.depformer_text_emb
-        shape = (config.depformer_num_layers, lm.steps, rows, 3 * config.depformer_dim)
+        cells = -(-lm.steps // DEPFORMER_CELLS) * DEPFORMER_CELLS
+        shape = (config.depformer_num_layers, cells, rows, 3 * config.depformer_dim)
         self.scratch = torch.zeros(shape, device=like.device, dtype=like.dtype)
+        split = self.scratch.view(*shape[:3], 3, config.depformer_num_heads, -1)
+        self.queries, self.keys, self.values = split.permute(3, 0, 2, 4, 1, 5).unbind(0)
+        later = torch.ones(cells, cells, dtype=torch.bool, device=like.device).triu(1)
+        self.masks = torch.zeros_like(later, dtype=like.dtype).masked_fill(later, -torch.inf)
         self.views = [[self._views(index, k) for index in range(shape[0])] for k in range(lm.steps)]
 
-    def _views(self, index: int, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of layer `index` at step `k`: where to write; queries, keys, values to attend with."""
-        written = self.scratch[index, : k + 1]
-        heads = self.lm.config.depformer_num_heads
-        split = written.view(*written.shape[:2], 3, heads, -1).permute(2, 1, 3, 0, 4)
-        queries, keys, values = split.unbind(0)
-        return written[k], queries[:, :, k:], keys, values
+    def _views(self, index: int, k: int) -> DepformerViews:
+        return DepformerViews(
+            target=self.scratch[index, k],
+            query=self.queries[index, :, :, k : k + 1],
+            keys=self.keys[index],
+            values=self.values[index],
+            mask=self.masks[k, None, None, None],
+        )
 
     def step(self, k: int, projected: Tensor, previous: Tensor) -> Tensor:
         """Logits `[B, card]` of codebook `k`.
@@ -93,19 +124,20 @@ class DepformerLoop:
         table = self.lm.depformer_emb[k - 1] if k else self.lm.depformer_text_emb
         x = projected + F.embedding(previous, table)
         for layer, views in zip(self.lm.depformer[k], self.views[k], strict=True):
-            x = self._layer(layer, x, *views)
+            x = self._layer(layer, x, views)
         return self.lm.heads[k](x)
 
-    def _layer(
-        self, layer: PreparedLayer, x: Tensor, target: Tensor, q: Tensor, k: Tensor, v: Tensor
-    ) -> Tensor:
-        target.copy_(layer.qkv(x))
-        attended = F.scaled_dot_product_attention(q, k, v)
+    def _layer(self, layer: PreparedLayer, x: Tensor, views: DepformerViews) -> Tensor:
+        views.target.copy_(layer.qkv(x))
+        attended = F.scaled_dot_product_attention(
+            views.query, views.keys, views.values, attn_mask=views.mask
+        )
         x = x + layer.out(attended.reshape(len(x), -1))
         return x + layer.down(silu_gate(layer.up(x)))
 
     def run(self, hidden: Tensor, text: Tensor, choose: Choosers) -> tuple[Tensor, Tensor]:
         """All steps after `hidden` `[B, D]` and `text` `[B]`: codes `[B, K]`, the last logits."""
+        self.scratch.zero_()  # what a mask hides must be finite
         previous, codes = text, []
         for k, projected in enumerate(self.lm.depformer_in(hidden)):
             logits = self.step(k, projected, previous)

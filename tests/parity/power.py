@@ -144,7 +144,7 @@ def wrapping_positions(patch: Patch) -> None:
     right = model.layers.rope_table
 
     def wrong(positions: Tensor, head_dim: int, max_period: float) -> tuple[Tensor, Tensor]:
-        return right(positions % 64, head_dim, max_period)
+        return right(positions % 40, head_dim, max_period)
 
     patch.setattr(model.lm_step, "rope_table", wrong)
 

@@ -41,7 +41,7 @@ from tests.parity.lm_oracle import (
 pytestmark = pytest.mark.parity
 
 CONTEXT = 100
-"""Rings of 128 cells: 400 frames after the prefill go round more than three times."""
+"""400 frames after the prefill go round the ring four times."""
 LIVE = 400
 BOUND = 1e-4
 VOICES, WORDS = (9, 5, 13, 7), (8, 3, 12, 0)
@@ -163,17 +163,15 @@ def test_sampling_with_the_references_noise(
     assert agreement(ours, head(world.reference[1], live))[0] < live // 2, "sampling did nothing"
 
 
-def test_bf16_embeddings_are_added_in_the_references_order(world: World) -> None:
-    reference = moshi_model(world.weights, world.config.lm, torch.bfloat16)
-    lm = tiny_lm({k: v.bfloat16() for k, v in world.weights.items()}, world.config)
-    tokens = world.frames[0][None]
-    with torch.inference_mode():
-        theirs = reference.emb[0](tokens[:, 1])
-        for row in range(1, 16):
-            theirs = theirs + reference.emb[row](tokens[:, row + 1])
-        theirs = theirs + reference.text_emb(tokens[:, 0])
-        ours = lm.embed(tokens)
-    assert torch.equal(ours, theirs)
+@pytest.mark.parametrize("live", [120, pytest.param(LIVE, marks=pytest.mark.full)])
+def test_bf16_over_the_edge_of_the_ring(world: World, live: int) -> None:
+    """A context of whole vectors, as 3000 is: only then do sums have equal lanes."""
+    config = tiny_config(96, dep_q=8)
+    weights = {name: tensor.bfloat16() for name, tensor in world.weights.items()}
+    reference = moshi_model(weights, config.lm, torch.bfloat16)
+    theirs = kyutai_run(reference, world.frames[:1], world.users[:1], live)[0]
+    ours = run_single(tiny_lm(weights, config), config, world.prompts[0], world.users[0], live)
+    check(ours, theirs, "bf16")
 
 
 def head(spoken: Spoken, live: int) -> Spoken:

@@ -68,9 +68,9 @@ def admit(slots: LMSlots, slot: int, sampling: Sampling | None = None) -> None:
 
 
 def test_ring_mask_shows_the_window_and_nothing_unwritten() -> None:
-    mask = ring_mask(torch.tensor([2, 70]), capacity=64, window=5, cells=64)[:, 0, 0]
+    mask = ring_mask(torch.tensor([2, 52]), period=50, window=5, cells=64)[:, 0, 0]
     visible = [row.isfinite().nonzero().flatten().tolist() for row in mask]
-    assert visible == [[0, 1, 2], [2, 3, 4, 5, 6]]
+    assert visible == [[0, 1, 2], [0, 1, 2, 48, 49]]
 
 
 def test_rings_hold_whole_blocks() -> None:
