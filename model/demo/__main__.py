@@ -14,11 +14,16 @@ from pathlib import Path
 
 import torch
 
+from .card import write_card
 from .corpus import Corpus
 from .evaluate import evaluate
+from .goals import table
 from .recipe import Plan, Work, make_corpus, train, write_checkpoint
+from .scenes import Extent
 from .texts import TEXTS
 
+AMOUNTS = ("codec_steps", "decoder_steps", "language_steps", "takes")
+"""What of the plan can be changed on the command line."""
 CHECKPOINT = Path(__file__).with_name("checkpoint")
 
 
@@ -30,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Plan(),
         seed=options.seed,
         workers=options.workers,
-        **{k: v for k, v in vars(options).items() if k.endswith("_steps") and v is not None},
+        **{name: vars(options)[name] for name in AMOUNTS if vars(options)[name] is not None},
     )
     if options.stage == "corpus":
         make_corpus(work, plan)
@@ -49,16 +54,13 @@ def _evaluate(options: argparse.Namespace, work: Work) -> None:
         work.texts,
         Corpus.load(work.corpus),
         options.test_seed,
-        options.answers,
-        options.recognised,
+        Extent(options.answers, options.recognised),
         options.human,
         options.only,
     )
-    if options.json:
-        print(json.dumps(figures, indent=1))
-        return
-    for name, figure in figures.items():
-        print(f"{name:20} {json.dumps(figure)}")
+    if options.card:
+        write_card(options.checkpoint, work.texts, figures)
+    print(json.dumps(figures, indent=1) if options.json else table(figures))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,10 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2, help="processes, one core each")
-    for name in ("codec", "decoder", "language"):
-        parser.add_argument(f"--{name}-steps", type=int)
+    for name in AMOUNTS:
+        known = f"default {getattr(Plan(), name)}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=known)
     tests = parser.add_argument_group("evaluate")
-    tests.add_argument("--json", action="store_true")
+    tests.add_argument("--json", action="store_true", help="every figure, not only the goals")
+    tests.add_argument("--card", action="store_true", help="write them into the model card")
     tests.add_argument("--test-seed", type=int, default=20_260)
     tests.add_argument("--answers", type=int, default=200, help="turns a figure")
     tests.add_argument("--recognised", type=int, default=200, help="read with a large vocabulary")

@@ -170,13 +170,12 @@ def _take(listening: Listening, utterance: Utterance, rng: Rng) -> Take:
 
 
 def encode_gaps(
-    listening: Listening, kind: str, mimi: Mimi, rng: Rng, count: int = 12
+    listening: Listening, kind: str, mimi: Mimi, rng: Rng, count: int = 8
 ) -> tuple[Tensor, ...]:
     """Stretches of background without anyone."""
     size = int(GAP_SECONDS * SAMPLE_RATE / FRAME_SAMPLES + CONTEXT_FRAMES) * FRAME_SAMPLES
     sounds = [listening.background(rng, kind, size) for _ in range(count)]
-    codes = [encode_batch(mimi, [sound])[0] for sound in sounds]
-    return tuple(c[:, CONTEXT_FRAMES:].to(torch.int16) for c in codes)
+    return tuple(encode_batch(mimi, sounds)[:, :, CONTEXT_FRAMES:].to(torch.int16))
 
 
 def encode_line(mimi: Mimi, config: ModelConfig, samples: Samples) -> Tensor:

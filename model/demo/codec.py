@@ -30,7 +30,7 @@ from .training import Run
 AGENT_CROPS, PERSON_CROPS, CROP_FRAMES = 2, 8, 16
 """Of one step, shared out among the processes."""
 QUANTIZE_FROM = 500
-FIT_BATCHES = 24
+FIT_BATCHES = 48
 HEARD_WEIGHT = 2.0
 """Weight of hearing against playing."""
 LEARNING_RATE = 1e-3
@@ -115,12 +115,11 @@ class CodecTraining:
             logits = self.ear(plain + (chosen - plain).detach())
             loss = 0.4 * loss + _phone_loss(logits, phones)
         spoken = phones > 0
-        hits = logits.argmax(-1) == phones
-        figures = {
-            "phone_error": 1 - float(hits[spoken].float().mean()),
-            "silence_error": 1 - float(hits[~spoken].float().mean()),
+        missed = logits.argmax(-1) != phones
+        return loss, {
+            "phone_error": _share(missed & spoken, spoken),
+            "silence_error": _share(missed & ~spoken, ~spoken),
         }
-        return loss, figures
 
     def _played(
         self,
@@ -166,6 +165,10 @@ def _phone_loss(logits: Tensor, phones: Tensor) -> Tensor:
 def train_codec(corpus: Path, folder: Path, seed: int, steps: int) -> None:
     """The joint training, as one of the processes that share it."""
     CodecTraining(Corpus.load(corpus), seed).run(folder, steps)
+
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    return float(part.sum()) / max(1, int(whole.sum()))
 
 
 def load_codec(folder: Path) -> Mimi:

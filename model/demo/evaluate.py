@@ -16,7 +16,7 @@ from .calling import run_calls
 from .corpus import Corpus
 from .people import Outcome, Person
 from .recognise import ClosedSet, OpenWords, word_errors
-from .scenes import LONG_TURNS, Casting, Scene
+from .scenes import Casting, Extent, Scene
 from .texts import Texts
 
 ROWS = 24
@@ -33,25 +33,21 @@ def evaluate(
     texts: Texts,
     corpus: Corpus,
     seed: int,
-    answers: int,
-    recognised: int,
+    extent: Extent,
     human: Path | None,
     only: Sequence[str] = (),
 ) -> Figures:
-    """All figures of the checkpoint in `folder`, from about `answers` turns a figure.
-
-    `recognised` answers are read back with the large vocabulary, which is slow.
-    """
+    """All figures of the checkpoint in `folder`, or those of the scenes named in `only`."""
     checkpoint = load_checkpoint(str(folder), device=torch.device("cpu"))
-    casting = Casting(texts, corpus, seed)
-    scenes = [s for s in casting.scenes(answers, human) if not only or s.name in only]
+    casting = Casting(texts, corpus, seed, extent)
+    scenes = [s for s in casting.scenes(human) if not only or s.name in only]
     wanted = _hold_calls(checkpoint, texts, scenes)
     figures: Figures = {"seed": seed}
     for scene in scenes:
         figures[scene.name] = _figures(scene, texts)
     figures["greeting"] = _greeting(scenes, wanted)
     heard = [s for s in scenes if s.name in ("known", "off_topic", "near_miss")]
-    figures["speech"] = _speech(heard, texts, wanted, recognised, seed)
+    figures["speech"] = _speech(heard, texts, wanted, extent.recognised, seed)
     return figures
 
 
@@ -80,7 +76,7 @@ def _hold_calls(checkpoint: Checkpoint, texts: Texts, scenes: Sequence[Scene]) -
 def _figures(scene: Scene, texts: Texts) -> Figures:
     outcomes = [outcome for person in scene.people for outcome in person.outcomes]
     if scene.name == "quiet":
-        return {"words": [_squeeze(o.said + p.greeting) for p in scene.people for o in p.outcomes]}
+        return _unasked(scene.people, texts)
     figures: Figures = {"turns": len(outcomes)} | _shares(outcomes, texts)
     latencies = [o.latency for o in outcomes if o.latency is not None]
     figures["within_1_s"] = _mean([o.latency is not None and o.latency <= 1 for o in outcomes])
@@ -112,12 +108,26 @@ def _kind(outcome: Outcome, texts: Texts) -> str:
     return "garbled" if said else "nothing"
 
 
-def _by_age(people: Sequence[Person], texts: Texts) -> Figures:
-    early = [o for p in people for o in p.outcomes[:5]]
-    late = [o for p in people for o in p.outcomes[LONG_TURNS - 5 : LONG_TURNS]]
+def _unasked(people: Sequence[Person], texts: Texts) -> Figures:
+    """What was said to nobody: at most the one prompt is right."""
+    said = [_squeeze(o.during + o.said) for person in people for o in person.outcomes]
+    false = [words for words in said if words not in ("", texts.silence_prompt)]
     return {
-        "turns_1_to_5_right": _shares(early, texts)["right"],
-        "turns_16_to_20_right": _shares(late, texts)["right"],
+        "calls": len(said),
+        "prompted": _mean([words == texts.silence_prompt for words in said]),
+        "false": len(false),
+        "false_words": false,
+    }
+
+
+def _by_age(people: Sequence[Person], texts: Texts) -> Figures:
+    """The first quarter of the turns against the last, in calls that lasted so long."""
+    quarter = max(1, len(people[0].turns) // 4)
+    early = [o for p in people for o in p.outcomes[:quarter]]
+    late = [o for p in people for o in p.outcomes[len(p.turns) - quarter :]]
+    return {
+        "first_quarter_right": _shares(early, texts)["right"],
+        "last_quarter_right": _shares(late, texts)["right"],
     }
 
 

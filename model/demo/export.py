@@ -21,6 +21,7 @@ from model.mimi import Mimi
 from model.voices import write_voice
 
 from .bank import voice_clip
+from .card import write_card
 from .corpus import Corpus
 from .shape import ATTENTION_WINDOW, MIMI, lm_config
 from .speakers import AGENT_PITCHES
@@ -28,7 +29,6 @@ from .texts import Texts
 from .wording import TEXT_CARD
 
 VOICES = tuple(f"KAL{index}.pt" for index in range(len(AGENT_PITCHES)))
-CARD = "MODEL_CARD.md"
 LIMIT_BYTES = 26_000_000
 
 
@@ -56,7 +56,7 @@ def load_trained(runs: Path, mimi: Mimi) -> Trained:
 
 
 def export(trained: Trained, texts: Texts, corpus: Corpus, tokenizer: Path, folder: Path) -> int:
-    """Write the checkpoint into `folder`, a card there is kept; its size in bytes."""
+    """Write the checkpoint into `folder`, its card without figures; its size in bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     described = CheckpointConfig(
         trained.config,
@@ -70,6 +70,7 @@ def export(trained: Trained, texts: Texts, corpus: Corpus, tokenizer: Path, fold
     mimi = as_dtype(trained.mimi.state_dict(), torch.bfloat16)
     write_checkpoint_files(folder, described, lm, mimi, tokenizer.read_bytes())
     _write_voices(trained, corpus, folder / VOICES_FOLDER)
+    write_card(folder, texts, {})
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > LIMIT_BYTES:
         raise ValueError(f"{folder} has {size} bytes, more than {LIMIT_BYTES}")

@@ -22,6 +22,8 @@ QUIET_FRAMES = 8
 """Of silence before a person takes the turn."""
 PATIENCE_FRAMES = 45
 """How long a person waits for an answer."""
+LOST_PATIENCE_FRAMES = 150
+"""After which a person talks to an agent that never pauses."""
 WINDOW = SAMPLE_RATE // 100
 
 Background = Callable[[int], Samples]
@@ -42,6 +44,8 @@ class Outcome:
 
     turn: Turn
     said: str = ""
+    during: str = ""
+    """What the agent said while the person had the turn."""
     latency: float | None = None
     """From the end of the speech to the first sound."""
     stopped: float | None = None
@@ -78,9 +82,8 @@ class Person:
 
     @property
     def done(self) -> bool:
-        waited = self.frame - self._asked > PATIENCE_FRAMES
-        settled = self._quiet >= QUIET_FRAMES and (self._answered or waited)
-        return len(self.outcomes) == len(self.turns) and not len(self._left) and settled
+        """Everything is said and answered, or will not be."""
+        return len(self.outcomes) == len(self.turns) and not len(self._left) and self._ready()
 
     def speak(self) -> Samples:
         """The next frame of the person's sound, `[1920]`."""
@@ -94,12 +97,15 @@ class Person:
         return frame
 
     def _ready(self) -> bool:
+        """Would the person speak now, if there were something to say?"""
+        if self._waited(LOST_PATIENCE_FRAMES):
+            return True
         if self.interrupting and self.outcomes:
-            return self._loud >= self._grace or self._waited()
-        return self._quiet >= QUIET_FRAMES and (self._answered or self._waited())
+            return self._loud >= self._grace or self._waited(PATIENCE_FRAMES)
+        return self._quiet >= QUIET_FRAMES and (self._answered or self._waited(PATIENCE_FRAMES))
 
-    def _waited(self) -> bool:
-        return self.frame - self._asked > PATIENCE_FRAMES
+    def _waited(self, frames: int) -> bool:
+        return self.frame - self._asked > frames
 
     def _begin(self) -> None:
         turn = self.turns[len(self.outcomes)]
@@ -133,6 +139,8 @@ class Person:
             self._note(now, now - FRAME_SECONDS + last)
         if now > self._end:
             self.outcomes[-1].said += text
+        else:
+            self.outcomes[-1].during += text
 
     def _note(self, now: float, last: float) -> None:
         """Something was heard, up to `last`."""
@@ -159,7 +167,7 @@ class Person:
 
     def greeting_sound(self) -> Samples:
         """What was heard before the person first spoke."""
-        return np.concatenate(self.heard[: self._first])
+        return np.concatenate(self.heard[: self._first or len(self.heard)])
 
 
 def nobody(frames: int, background: Background, rng: Rng) -> Person:

@@ -22,8 +22,6 @@ from .sounds import Rng
 from .speakers import UNSEEN_SYNTHESISER, UNSEEN_VARIANTS, Samples, Speaker
 from .texts import Texts
 
-TURNS = 10
-LONG_TURNS = 20
 QUIET_SECONDS = 60
 SPEECH_RMS = 0.1
 NOISE_BELOW = 10 ** (-10 / 20)
@@ -31,6 +29,18 @@ ECHO = 10 ** (-30 / 20)
 ECHO_FRAMES = 2
 TRACK = 12 * SAMPLE_RATE
 HUMAN_SECONDS = (1.0, 6.0)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is evaluated."""
+
+    answers: int = 200
+    """Turns a figure, about."""
+    recognised: int = 200
+    """Answers read back with a large vocabulary, which is slow."""
+    turns: int = 10
+    """Turns a call; twice as many in a long one."""
 
 
 @dataclass
@@ -45,15 +55,17 @@ class Scene:
 class Casting:
     """Puts scenes together from the corpus's test utterances."""
 
-    def __init__(self, texts: Texts, corpus: Corpus, seed: int) -> None:
-        self.texts, self.corpus = texts, corpus
+    def __init__(self, texts: Texts, corpus: Corpus, seed: int, extent: Extent) -> None:
+        self.texts, self.corpus, self.extent = texts, corpus, extent
         self.rng = np.random.default_rng([seed, 99])
         self._test = [u for u in corpus.utterances if u.split == "test"]
         self._fallbacks = tuple(f.say for f in texts.fallbacks)
 
-    def scenes(self, answers: int, human: Path | None) -> list[Scene]:
-        """Every figure's people, about `answers` turns a figure."""
-        calls = max(1, -(-answers // TURNS))
+    def scenes(self, human: Path | None) -> list[Scene]:
+        """Every figure's people; those who are recorded only where a folder of them is given."""
+        turns = self.extent.turns
+        calls = -(-self.extent.answers // turns)
+        long_calls = -(-self.extent.answers // (turns // 2 or 1))
         variants, other = _names(UNSEEN_VARIANTS), _names(UNSEEN_SYNTHESISER)
         noise = {
             "pink_10_db": looped(sounds.pink(self.rng, TRACK), SPEECH_RMS * NOISE_BELOW),
@@ -67,11 +79,11 @@ class Casting:
             self._asking("telephone", "known", variants, calls, effect=sounds.telephone),
             *(self._asking(n, "known", variants, calls, background=b) for n, b in noise.items()),
             self._asking("interruption", "known", variants, calls, interrupting=True),
-            self._asking("long", "known", variants, max(1, answers // 5), turns=LONG_TURNS),
+            self._asking("long", "known", variants, long_calls, turns=2 * turns),
             self._quiet(),
         ]
         if human is not None:
-            scenes.append(self._human(human, answers))
+            scenes.append(self._human(human))
         return scenes
 
     def _asking(
@@ -81,13 +93,14 @@ class Casting:
         voices: Sequence[str],
         calls: int,
         *,
-        turns: int = TURNS,
+        turns: int | None = None,
         background: Background = silence,
         effect: Callable[[Samples], Samples] = lambda samples: samples,
         interrupting: bool = False,
     ) -> Scene:
         pool = [u for u in self._test if u.kind == kind and u.voice in voices]
         people = []
+        turns = turns or self.extent.turns
         for _ in range(calls):
             chosen = [pool[i] for i in self.rng.integers(0, len(pool), turns)]
             asked = [self._turn(u, effect) for u in chosen]
@@ -109,7 +122,7 @@ class Casting:
         echoing.background = lambda frame: _echo(echoing, frame)
         return Scene("quiet", [*people, echoing], frames + 1)
 
-    def _human(self, folder: Path, answers: int) -> Scene:
+    def _human(self, folder: Path) -> Scene:
         paths = sorted(folder.rglob("*.wav"))
         self.rng.shuffle(paths)  # type: ignore[arg-type]
         clips: list[Samples] = []
@@ -117,12 +130,13 @@ class Casting:
             samples = _recording(path)
             if HUMAN_SECONDS[0] <= len(samples) / SAMPLE_RATE <= HUMAN_SECONDS[1]:
                 clips.append(samples)
-            if len(clips) == answers:
+            if len(clips) == self.extent.answers:
                 break
         turns = [Turn(clip, self._fallbacks, "human") for clip in clips]
-        rows = [turns[i : i + TURNS] for i in range(0, len(turns), TURNS)]
+        size = self.extent.turns
+        rows = [turns[i : i + size] for i in range(0, len(turns), size)]
         people = [Person(row, silence, self._own()) for row in rows]
-        return Scene("human", people, 130 * TURNS)
+        return Scene("human", people, 130 * size)
 
     def _babble(self) -> Samples:
         pool = [u for u in self._test if u.kind == "off_topic"]

@@ -14,7 +14,7 @@ from model.vocabulary import TEXT, train_tokenizer
 
 from .texts import Texts
 
-TEXT_CARD = 360
+TEXT_CARD = 280
 EMPHASIS = 8
 """How often the demo's own sentences are repeated against those for the rest of the alphabet."""
 PRINTABLE = " ".join(map(chr, range(33, 127)))
