@@ -14,7 +14,7 @@ from model.core import Sampling
 from model.lm import LanguageModel
 from model.lm_slots import LMSlots
 from model.prefill import Prefix, prefill
-from model.prepared import PlainMaker, prepare
+from model.prepared import Maker, PlainMaker, prepare
 from model.presets import TINY
 from model.prompt import Prompt
 from model.random_weights import build_lm
@@ -38,9 +38,16 @@ def random_words(count: int, seed: int) -> list[int]:
 
 
 def make_slots(
-    lm: LanguageModel, config: ModelConfig, slots: int, *, steps: int = 8, sampling: bool = False
+    lm: LanguageModel,
+    config: ModelConfig,
+    slots: int,
+    *,
+    steps: int = 8,
+    sampling: bool = False,
+    maker: Maker | None = None,
 ) -> LMSlots:
-    return LMSlots(prepare(lm, PlainMaker(), steps), config, slots, sampling=sampling)
+    prepared = prepare(lm, maker or PlainMaker(), steps)
+    return LMSlots(prepared, config, slots, sampling=sampling)
 
 
 @torch.inference_mode()

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import model.fast
 from model.config import ModelConfig
 from model.core import Sampling
+from model.fast import FastMaker
 from model.lm import LanguageModel
 from model.prefill import prefill
 from model.prompt import Prompt, build_prompt_from_codes
@@ -111,6 +113,18 @@ def test_batch_of_four_against_four_single_runs(world: World, live: int) -> None
     for slot, prompt in enumerate(world.prompts):
         alone = run_single(world.lm, world.config, prompt, world.users[slot], live)
         check(batch[slot], alone, f"call {slot}, in the batch and alone")
+
+
+@pytest.mark.parametrize("live", [60, pytest.param(LIVE, marks=pytest.mark.full)])
+def test_packed_form_against_the_reference(
+    world: World, live: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model.fast, "PACK_FROM", 1)
+    slots = make_slots(world.lm, world.config, 4, maker=FastMaker(4))
+    for slot, prompt in enumerate(world.prompts):
+        admit(slots, slot, prefill(world.lm, world.config, prompt))
+    for slot, ours in enumerate(run_live(slots, world.users, live, joins=[0] * 4)):
+        check(ours, head(world.reference[slot], live), f"packed, call {slot}")
 
 
 def test_personaplex_window_of_c_is_moshi_window_of_c_minus_1(world: World) -> None:
