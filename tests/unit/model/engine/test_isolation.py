@@ -24,8 +24,8 @@ from tests.unit.model.engine.real import (
 )
 
 pytestmark = pytest.mark.unit
-TRACKS, FRAMES, SLOTS = 8, 52, 8
-SCHEDULE_ROUNDS = 40
+TRACKS, FRAMES, SLOTS = 5, 52, 8
+SCHEDULE_ROUNDS = 32
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 thread", "2 threads"])

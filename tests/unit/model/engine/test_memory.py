@@ -1,0 +1,42 @@
+"""Nothing grows: thousands of short calls leave the process as large as a hundred did."""
+
+import gc
+
+import psutil
+import pytest
+
+from tests.unit.model.engine.real import RealRig, Track
+
+pytestmark = pytest.mark.unit
+FRAMES, WARM = 5, 100
+
+
+def resident() -> int:
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
+def growth(cycles: int) -> float:
+    """Relative growth of resident memory from cycle 100 to the last."""
+    rig = RealRig(2, fixed_rows=False)
+    track = Track.draw(1, FRAMES)
+    first = 0
+    for cycle in range(cycles):
+        rig.alone(track)
+        if cycle + 1 == WARM:
+            first = resident()
+    grown = resident() / first - 1
+    print(f"{cycles} cycles: resident memory grew {grown:.3%} after the first {WARM}")
+    assert rig.engine.stats().used == 0 and rig.engine.stats().prefills == 1
+    return grown
+
+
+# contract: A3
+def test_two_hundred_calls_leave_memory_within_one_percent() -> None:
+    assert growth(200) <= 0.01
+
+
+# contract: A3
+@pytest.mark.full
+def test_two_thousand_calls_leave_memory_within_one_percent() -> None:
+    assert growth(2000) <= 0.01
