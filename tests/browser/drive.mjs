@@ -55,12 +55,18 @@ async function opened(context, url) {
 }
 
 const connect = (page) => page.getByRole("button", { name: /^Connect/ }).click();
-const isHere = (page) => page.locator(".meter-agent[data-live=true]").waitFor();
-
 async function failureOf(page) {
   const note = page.getByRole("alert");
   await note.waitFor();
   return { code: await note.getAttribute("data-code"), text: await note.innerText() };
+}
+
+/** Until the agent is heard; where the page says that it will not be, that is the error. */
+async function isHere(page) {
+  await page.locator(".meter-agent[data-live=true], [role=alert]").first().waitFor();
+  if ((await page.getByRole("alert").count()) > 0) {
+    throw new Error(JSON.stringify(await failureOf(page)));
+  }
 }
 
 /** Energy and packets of everything received and sent, from getStats(). */
