@@ -83,6 +83,18 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
+def attend_one(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attention of one query a row, `[B, H, 1, D]`, to `[B, H, T, D]`; `mask` is additive.
+
+    On a CPU the fused kernel shares rows out over threads by blocks whose last bit depends on the
+    row's place; a call must sound the same in any slot, so fp32 batches take plain products.
+    """
+    if len(q) == 1 or q.dtype != torch.float32 or not q.is_cpu:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = torch.matmul(q, k.mT) * q.shape[-1] ** -0.5 + mask
+    return torch.matmul(scores.softmax(-1), v)
+
+
 def rope_table(positions: Tensor, head_dim: int, max_period: float) -> tuple[Tensor, Tensor]:
     """Cosine and sine, fp32 `[..., head_dim / 2]`, of absolute positions `[...]`, any integer type.
 

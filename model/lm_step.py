@@ -16,7 +16,7 @@ from torch import Tensor
 
 from model.config import ModelConfig
 from model.core import AGENT_CODEBOOKS
-from model.layers import apply_rope, rope_table, silu_gate, window_size
+from model.layers import apply_rope, attend_one, rope_table, silu_gate, window_size
 from model.lm_state import USER_ROW, LMState, initial_column
 from model.prepared import PreparedLayer, PreparedLM
 from model.sampling import Choosers
@@ -61,7 +61,7 @@ def temporal_step(
         for cache, new in ((ring.k[index], k), (ring.v[index], qkv[:, 2])):
             cache.view(-1, size).index_copy_(0, target, new.reshape(-1, size))
         keys, values = ring.k[index, :, :, :cells], ring.v[index, :, :, :cells]
-        attended = F.scaled_dot_product_attention(q[:, :, None], keys, values, attn_mask=mask)
+        attended = attend_one(q[:, :, None], keys, values, mask)
         x = x + layer.out(attended.reshape(len(x), -1))
         x = x + layer.down(silu_gate(layer.up(x)))
     return lm.out_norm(x)
@@ -129,9 +129,7 @@ class DepformerLoop:
 
     def _layer(self, layer: PreparedLayer, x: Tensor, views: DepformerViews) -> Tensor:
         views.target.copy_(layer.qkv(x))
-        attended = F.scaled_dot_product_attention(
-            views.query, views.keys, views.values, attn_mask=views.mask
-        )
+        attended = attend_one(views.query, views.keys, views.values, views.mask)
         x = x + layer.out(attended.reshape(len(x), -1))
         return x + layer.down(silu_gate(layer.up(x)))
 

@@ -9,6 +9,7 @@ import torch
 
 from model.layers import (
     apply_rope,
+    attend_one,
     merge_heads,
     rms_norm,
     rope_table,
@@ -76,3 +77,22 @@ def test_window_rule(rule: str, expected: int) -> None:
 def test_window_mask_hides_the_future_the_old_and_the_unwritten() -> None:
     mask = window_mask(torch.tensor([5]), torch.tensor([-1, 2, 3, 5, 6]), 3)
     assert mask.tolist() == [[False, False, True, True, False]]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_query_attends_alike_in_any_row_and_any_cut(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        q, k, v = torch.randn(1, 8, 1, 32), torch.randn(1, 8, 128, 32), torch.randn(1, 8, 128, 32)
+        mask = torch.zeros(1, 1, 1, 128)
+        mask[..., 50:] = -torch.inf
+        rows = [x.expand(8, *x.shape[1:]).contiguous() for x in (q, k, v)]
+        whole = attend_one(*rows, mask)
+        cut = attend_one(rows[0], rows[1][:, :, :64], rows[2][:, :, :64], mask[..., :64])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(whole, whole[:1].expand_as(whole))
+    assert torch.equal(whole, cut)
+    expected = torch.softmax(q @ k.mT * 32**-0.5 + mask, -1) @ v
+    assert torch.allclose(whole[:1], expected, atol=1e-6)
