@@ -56,8 +56,8 @@ class RoomCall:
         self.room = room
         self.session = open_session(self)
         self.position = 0
-        self.early = 0
-        """Frames that came before anybody had answered."""
+        self.unused = 0
+        """Frames that came before anybody had answered, or after the end."""
         self._rules = rules
         self._loop = loop
         self._hearing = Hearing(self._heard, loop.time())
@@ -163,7 +163,7 @@ class RoomCall:
             "session": self.session.id,
             "epoch": self.session.epoch,
             "position": self.position,
-            "early": self.early,
+            "unused": self.unused,
             "hearing": {
                 **dataclasses.asdict(self._hearing.totals()),
                 **dataclasses.asdict(self._hearing.clock.counters),
@@ -225,10 +225,10 @@ class RoomCall:
     # Frames in.
 
     def _heard(self, pcm: Pcm, clocked: bool) -> None:
-        if self._answered.is_set():
+        if self._answered.is_set() and self.session.state == "open":
             self.session.push_frame(pcm, clocked=clocked)
         else:
-            self.early += 1
+            self.unused += 1
 
     async def _clock(self) -> None:
         """The monotonic clock: it makes the frames that no lead makes."""

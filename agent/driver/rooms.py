@@ -215,7 +215,7 @@ def unaccounted(stats: dict[str, Any], frames_sent: int) -> str | None:
     hearing, frames = stats["hearing"], stats["frames"]
     came = hearing["lead_frames"]
     dropped = frames["dropped_overflow"] + frames["dropped_cancel"] + frames["dropped_close"]
-    kept = hearing["made"] - stats["early"]
+    kept = hearing["made"] - stats["unused"]
     waiting = frames["accepted"] - dropped - frames["stepped"]
     if came < frames_sent:
         return f"accounting: {came} of {frames_sent} frames reached the agent"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,5 +93,5 @@ def test_a_config_that_is_no_config(
     for path in tiny_checkpoint.iterdir():
         (tmp_path / path.name).symlink_to(path)
     (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps({"nonsense": 1}))
+    (tmp_path / "config.json").write_text("{")
     assert "config.json" in refused(capsys, "--model", str(tmp_path))

@@ -69,7 +69,7 @@ async def test_chirp_is_accounted_for_frame_by_frame(
 
     hearing, frames, speaker = account["hearing"], account["frames"], account["speaker"]
     assert hearing["made"] == hearing["lead_frames"] - hearing["discarded"] + hearing["clocked"]
-    assert frames["accepted"] == hearing["made"]
+    assert frames["accepted"] == hearing["made"] - account["unused"]
     lost = frames["dropped_overflow"] + frames["dropped_close"]
     assert frames["stepped"] == frames["accepted"] - lost
     gone = speaker["dropped"] + speaker["failed"] + speaker["unplayed"] + speaker["cleared"]
