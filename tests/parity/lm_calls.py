@@ -11,8 +11,10 @@ from torch import Tensor
 
 from model.config import ModelConfig
 from model.core import Sampling
+from model.layers import window_size
 from model.lm import LanguageModel
 from model.lm_slots import LMSlots
+from model.lm_step import embed_column, temporal_step
 from model.prefill import Prefix, prefill
 from model.prepared import Maker, PlainMaker, prepare
 from model.presets import TINY
@@ -85,6 +87,19 @@ def run_single(
     slots = make_slots(lm, config, 1, steps=steps, sampling=sampling is not None)
     admit(slots, 0, prefill(lm, config, prompt), sampling)
     return run_live(slots, [user], live, [0])[0]
+
+
+@torch.inference_mode()
+def step_by_step(slots: LMSlots, config: ModelConfig, prompt: Prompt) -> Prefix:
+    """The prefix of a prompt given in tokens, made by the code of a live step in slot 0."""
+    ring, length = slots.state.ring, prompt.positions
+    window = window_size(config.lm.context, config.attention_window)
+    for position in range(length):
+        x = embed_column(slots.prepared, list(prompt.tokens[:, position : position + 1]))
+        at = torch.tensor([position])
+        hidden = temporal_step(slots.prepared, x, at, ring, window, ring.capacity)
+    keys, values = (x[:, 0, :, :length].clone() for x in (ring.k, ring.v))
+    return Prefix(keys, values, prompt.tokens[:, length], hidden)
 
 
 @torch.inference_mode()

@@ -26,6 +26,7 @@ from tests.parity.lm_calls import (
     random_words,
     run_live,
     run_single,
+    step_by_step,
     tiny_config,
     tiny_lm,
     worst,
@@ -179,12 +180,17 @@ def test_sampling_with_the_references_noise(
 
 @pytest.mark.parametrize("live", [120, pytest.param(LIVE, marks=pytest.mark.full)])
 def test_bf16_over_the_edge_of_the_ring(world: World, live: int) -> None:
-    """A context of whole vectors, as 3000 is: only then do sums have equal lanes."""
+    """A context of whole vectors, as 3000 is: only then do sums have equal lanes.
+
+    The prompt goes in step by step: one pass over it rounds its products in another order.
+    """
     config = tiny_config(96, dep_q=8)
     weights = {name: tensor.bfloat16() for name, tensor in world.weights.items()}
     reference = moshi_model(weights, config.lm, torch.bfloat16)
     theirs = kyutai_run(reference, world.frames[:1], world.users[:1], live)[0]
-    ours = run_single(tiny_lm(weights, config), config, world.prompts[0], world.users[0], live)
+    slots = make_slots(tiny_lm(weights, config), config, 1)
+    admit(slots, 0, step_by_step(slots, config, world.prompts[0]))
+    ours = run_live(slots, world.users[:1], live, [0])[0]
     check(ours, theirs, "bf16")
 
 

@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.layers import window_size
 from model.lm import LanguageModel
-from model.lm_slots import LMSlots
-from model.lm_step import embed_column, temporal_step
-from model.prefill import CHUNK, Prefill, Prefix, prefill
+from model.prefill import CHUNK, Prefill, prefill
 from model.prompt import Prompt, build_prompt, build_prompt_from_codes
 from model.random_weights import random_weights
 from tests.conftest import SEED
@@ -26,6 +23,7 @@ from tests.parity.lm_calls import (
     run_live,
     run_single,
     saved_voice,
+    step_by_step,
     tiny_config,
     tiny_lm,
     worst,
@@ -78,29 +76,10 @@ def check(ours: Spoken, theirs: Spoken, what: str) -> None:
     assert worst(ours, theirs) <= BOUND
 
 
-@torch.inference_mode()
-def step_by_step(slots: LMSlots, world: World) -> Prefix:
-    """The prefix made by the code of a live step, one position after the other."""
-    state, prompt = slots.state, world.prompt
-    window = window_size(world.config.lm.context, world.config.attention_window)
-    for position in range(prompt.positions):
-        x = embed_column(slots.prepared, list(prompt.tokens[:, position : position + 1]))
-        at = torch.tensor([position])
-        cells = state.ring.capacity
-        hidden = temporal_step(slots.prepared, x, at, state.ring, window, cells)
-    length = prompt.positions
-    return Prefix(
-        state.ring.k[:, 0, :, :length].clone(),
-        state.ring.v[:, 0, :, :length].clone(),
-        prompt.tokens[:, length],
-        hidden,
-    )
-
-
 def test_batched_equals_step_by_step(world: World) -> None:  # contract: I3
     batched = prefill(world.lm, world.config, world.prompt)
     slots = make_slots(world.lm, world.config, 1)
-    stepped = step_by_step(slots, world)
+    stepped = step_by_step(slots, world.config, world.prompt)
     for name in ("k", "v", "hidden"):
         error = float((getattr(batched, name) - getattr(stepped, name)).abs().max())
         print(f"prefill of {batched.positions} positions, {name}: within {error:.1e}")
