@@ -19,7 +19,8 @@ from model.stepper import StepInput, StepOutput
 class DeviceStepper:
     """Slots on a device; `slots` of the step's, where it computes more rows than it gives out.
 
-    `poison` fills released slots with NaN, as tests do (contract I6).
+    `poison` fills released slots with NaN, as tests do (contract I6); without `graph` a GPU runs
+    the eager reference.
     """
 
     def __init__(
@@ -30,29 +31,30 @@ class DeviceStepper:
         slots: int | None = None,
         form: str = "plain",
         poison: bool = False,
+        graph: bool = True,
     ) -> None:
-        self._frame_step, self._poison = step, poison
+        self.frame_step, self._poison = step, poison
         self.slots = step.slots if slots is None else slots
         self.rows = step.slots
         self.fixed_rows = device.type == "cuda"
         with torch.inference_mode():
-            self._step, launch = capture_or_eager(step, device)
+            self._step, launch = capture_or_eager(step, device, graph=graph)
         self.mode = f"{device.type}, {form}, {launch}"
         self.slot_bytes = sum(tensor.nbytes for tensor in step.state_tensors(0).values())
 
     def begin_prefill(self, prompt: Prompt) -> Prefill:
-        return self._frame_step.begin_prefill(prompt)
+        return self.frame_step.begin_prefill(prompt)
 
     @torch.inference_mode()
     def admit(self, slot: int, prefix: Prefix, sampling: Sampling | None) -> None:
-        self._frame_step.admit(slot, prefix, sampling)
+        self.frame_step.admit(slot, prefix, sampling)
 
     @torch.inference_mode()
     def release(self, slot: int) -> None:
         if self._poison:
-            self._frame_step.poison(slot)
+            self.frame_step.poison(slot)
         else:
-            self._frame_step.reset(slot)
+            self.frame_step.reset(slot)
 
     @torch.inference_mode()
     def step(self, rows: range, frames: StepInput) -> StepOutput:

@@ -133,9 +133,11 @@ class StaticStep:
             return self._run()
 
 
-def capture_or_eager(step: FrameStep, device: torch.device) -> tuple[PackedStep, str]:
+def capture_or_eager(
+    step: FrameStep, device: torch.device, *, graph: bool = True
+) -> tuple[PackedStep, str]:
     """The fastest faithful form on `device` and its name; a failed capture is told loudly."""
-    if device.type != "cuda":
+    if device.type != "cuda" or not graph:
         return EagerStep(step, device), "eager"
     eager = EagerStep(step, device)
     try:
