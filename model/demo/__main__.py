@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.stage == "train":
         train(work, plan)
     elif options.stage == "export":
-        print(f"{options.checkpoint}: {write_checkpoint(work, options.checkpoint)} bytes")
+        print(json.dumps(write_checkpoint(work, plan, options.checkpoint)))
     else:
         _evaluate(options, work)
     return 0

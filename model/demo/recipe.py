@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.multiprocessing
 
+from model.config import ModelConfig
 from model.tokenizer import Tokenizer
 
 from . import progress
@@ -15,12 +17,17 @@ from .bank import Bank, build_bank
 from .codec import load_codec, train_codec
 from .corpus import Corpus, Size, build_corpus
 from .decoder import DecoderTraining
-from .dialogue import Dialogues
+from .dialogue import Dialogues, Mix
 from .export import describe, export, load_trained
+from .fidelity import agreement
 from .language import FRAMES, LanguageTraining
 from .texts import Texts, load_texts
 from .together import finish, run_together
+from .training import stored_step
 from .wording import write_tokenizer
+
+COMPARED_CALLS = 8
+"""Calls in which stored and trained weights are compared."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,10 @@ def make_corpus(work: Work, plan: Plan) -> Corpus:
 def train(work: Work, plan: Plan) -> None:
     """Codec on all cores; then its decoder and the language model, a core each."""
     work.runs.mkdir(parents=True, exist_ok=True)
+    before = stored_step(work.runs, "codec")
     run_together(plan.workers, train_codec, work.corpus, work.runs, plan.seed, plan.codec_steps)
+    if stored_step(work.runs, "codec") != before:
+        _forget(work)
     if not work.bank.exists():
         fill_bank(work, plan)
     if plan.workers == 1:
@@ -81,6 +91,14 @@ def train(work: Work, plan: Plan) -> None:
     else:
         _side_by_side(work, plan)
     draw_curves(work)
+
+
+def _forget(work: Work) -> None:
+    """Drop what was made with another codec."""
+    for name in ("decoder", "language"):
+        for ending in ("pt", "jsonl"):
+            (work.runs / f"{name}.{ending}").unlink(missing_ok=True)
+    work.bank.unlink(missing_ok=True)
 
 
 def _side_by_side(work: Work, plan: Plan) -> None:
@@ -110,9 +128,9 @@ def train_language(work: Work, plan: Plan) -> None:
     torch.set_num_threads(1)
     mimi = load_codec(work.runs)
     config = describe(mimi)
-    tokenizer = Tokenizer(work.tokenizer)
-    dialogues = Dialogues(work.texts, Bank.load(work.bank), config, tokenizer, FRAMES)
-    LanguageTraining(dialogues, config, mimi, plan.seed).run(work.runs, plan.language_steps)
+    LanguageTraining(_dialogues(work, config), config, mimi, plan.seed).run(
+        work.runs, plan.language_steps
+    )
 
 
 def draw_curves(work: Work) -> None:
@@ -120,7 +138,16 @@ def draw_curves(work: Work) -> None:
     progress.draw({n: work.runs / f"{n}.jsonl" for n in names}, work.runs / "curves.png")
 
 
-def write_checkpoint(work: Work, folder: Path) -> int:
-    """Export what was trained; the checkpoint's size in bytes."""
+def write_checkpoint(work: Work, plan: Plan, folder: Path) -> dict[str, float]:
+    """Export what was trained; its size, and how often it chooses as the trained model does."""
     trained = load_trained(work.runs, load_codec(work.runs))
-    return export(trained, work.texts, Corpus.load(work.corpus), work.tokenizer, folder)
+    size = export(trained, work.texts, Corpus.load(work.corpus), work.tokenizer, folder)
+    rng = np.random.default_rng([plan.seed, 51])
+    dialogues = _dialogues(work, trained.config)
+    calls = [dialogues.draw(rng, Mix()) for _ in range(COMPARED_CALLS)]
+    return {"bytes": size, **agreement(trained, folder, calls)}
+
+
+def _dialogues(work: Work, config: ModelConfig) -> Dialogues:
+    bank, tokenizer = Bank.load(work.bank), Tokenizer(work.tokenizer)
+    return Dialogues(work.texts, bank, config, tokenizer, FRAMES)

@@ -22,6 +22,12 @@ SHOW_EVERY = 20
 CLIP = 1.0
 
 
+def stored_step(folder: Path, name: str) -> int:
+    """How far the training `name` has come; 0 before its first stored step."""
+    path = folder / f"{name}.pt"
+    return int(torch.load(path, weights_only=True, mmap=True)["step"]) if path.exists() else 0
+
+
 @dataclass
 class Run:
     """One training: `modules` are stored by name, `loss` returns what `step` is to descend."""

@@ -113,8 +113,9 @@ def test_the_corpus_is_the_same_for_the_same_seed(trained: Work, tmp_path: Path)
 
 
 def test_the_export_is_a_checkpoint_that_holds_calls(trained: Work, tmp_path: Path) -> None:
-    size = write_checkpoint(trained, tmp_path)
-    assert size <= 26_000_000
+    written = write_checkpoint(trained, PLAN, tmp_path)
+    assert written["bytes"] <= 26_000_000
+    assert written["text"] > 0.9
     loaded = load_checkpoint(str(tmp_path), device=torch.device("cpu"))
     assert loaded.info.voices == VOICES
     assert not loaded.info.is_random

@@ -1,0 +1,51 @@
+"""What was made with an older codec is made again; what is up to date is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.demo import recipe
+from model.demo.recipe import Plan, Work, train
+from model.demo.texts import TEXTS
+
+pytestmark = pytest.mark.unit
+
+
+class Stages:
+    """Stands in for the long stages and notes what is asked of them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun: list[str] = []
+        patch.setattr(recipe, "run_together", self.codec)
+        patch.setattr(recipe, "fill_bank", self.bank)
+        patch.setattr(recipe, "train_decoder", lambda w, p: self.note(w, "decoder"))
+        patch.setattr(recipe, "train_language", lambda w, p: self.note(w, "language"))
+        patch.setattr(recipe, "draw_curves", lambda work: None)
+
+    def codec(self, *given: object) -> None:
+        runs, steps = given[3], given[5]
+        assert isinstance(runs, Path)
+        torch.save({"step": steps}, runs / "codec.pt")
+
+    def bank(self, work: Work, plan: Plan) -> None:
+        self.note(work, "bank")
+
+    def note(self, work: Work, name: str) -> None:
+        if not (work.runs / f"{name}.pt").exists():
+            self.begun.append(name)
+            (work.runs / f"{name}.pt").write_bytes(b"")
+
+
+def test_a_longer_trained_codec_makes_the_rest_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = Stages(monkeypatch)
+    work = Work(tmp_path, TEXTS)
+    train(work, Plan(workers=1, codec_steps=10))
+    train(work, Plan(workers=1, codec_steps=10))
+    assert stages.begun == ["bank", "decoder", "language"]
+    train(work, Plan(workers=1, codec_steps=20))
+    assert stages.begun == ["bank", "decoder", "language"] * 2
