@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -52,9 +53,10 @@ class Demo:
 def demo(tmp_path: Path, tiny_checkpoint: Path) -> Iterator[Demo]:
     started = Demo(tmp_path, tiny_checkpoint)
     yield started
-    for process in (*started.process.children(recursive=True), started.process):
-        if process.is_running():
+    if started.process.is_running():
+        for process in (*started.process.children(recursive=True), started.process):
             process.kill()
+        started.process.wait()
 
 
 def test_it_prints_one_url_serves_and_ends_with_ctrl_c(demo: Demo) -> None:
@@ -84,8 +86,6 @@ def test_killed_outright_it_takes_the_server_with_it(demo: Demo) -> None:
 def test_a_busy_port_is_one_line_with_the_port_and_the_setting(
     flag: str, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import socket
-
     ports = {"--port": free_port(), "--livekit-port": free_port()}
     with socket.socket() as occupied:
         occupied.bind(("127.0.0.1", ports[flag]))
