@@ -41,9 +41,11 @@ class Mutation:
     apply: Callable[[Patch], None]
 
 
-def window_by(difference: int, patch: Patch) -> None:
+def shorten_the_window(patch: Patch) -> None:
+    """One too long cannot be: a ring goes round at the context."""
+
     def size(context: int, rule: str) -> int:
-        return context + difference
+        return context - 1
 
     patch.setattr(model.lm_step, "window_size", size)
     patch.setattr(model.prefill, "window_size", size)
@@ -244,8 +246,7 @@ def codec_window_by_one(patch: Patch) -> None:
 
 
 MUTATIONS = [
-    Mutation("window one too long", "lm", partial(window_by, 1)),
-    Mutation("window one too short", "lm", partial(window_by, -1)),
+    Mutation("window one too short", "lm", shorten_the_window),
     Mutation("agent and user rows swapped", "lm", swap_agent_and_user),
     Mutation("no acoustic delay", "lm", forget_delays),
     Mutation("call 0 heard", "lm", hear_call_0),
