@@ -84,7 +84,7 @@ def run_schedules(count: int, alone: list[tuple[Track, list[Said]]]) -> None:
         seed = SEED * 1000 + index
         schedule = Schedule(seed, alone)
         schedule.run(SCHEDULE_ROUNDS)
-        assert schedule.checked > 100, f"schedule {seed} checks too little"
+        assert schedule.checked > 50, f"schedule {seed} checks too little"
         longest = max(longest, schedule.longest)
     print(
         f"{count} schedules from seed {SEED * 1000}, longest call {longest} frames, all bit-equal"
@@ -113,7 +113,7 @@ def test_a_call_says_the_same_in_any_slot_past_every_ring(
     slot: int, alone: list[tuple[Track, list[Said]]]
 ) -> None:
     rig = RealRig(SLOTS)
-    others = [rig.caller(alone[i][0]) for i in range(slot)]
+    others = [rig.caller(alone[i % TRACKS][0]) for i in range(slot)]
     track, expected = alone[-1]
     caller = rig.caller(track)
     rig.tick(12)
