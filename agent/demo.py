@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 
 from agent.command import CommandError, configure_logging
-from agent.loading import make_engine, model_notice
+from agent.loading import about_model, make_engine
 from agent.serve import PAGE
 from agent.settings import Settings, load
 from agent.settings import add_arguments as add_settings
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
         # Ctrl-C means now, unless a drain time was asked for.
         drain_time=0.0 if args.drain_time is None else settings.drain_time,
     )
-    notice = model_notice(settings)
+    about = about_model(settings)
     with livekit_server(binary, settings.livekit_port, secret):
-        return run_worker(settings, make_engine, announce, notice)
+        return run_worker(settings, make_engine, announce, about)
 
 
 def announce(settings: Settings) -> None:

@@ -39,6 +39,7 @@ class HttpOptions:
     allow_sampling: bool = False
     model_name: str = "demo"
     model_notice: str | None = None
+    model_licence: str | None = None
     """What the page says about the model, where there is something to say."""
     cors_origins: tuple[str, ...] = ()
 
@@ -107,6 +108,7 @@ class Api:
             "object": "model",
             "created": self._started,
             "owned_by": "personaplex",
+            "licence": self._options.model_licence,
         }
 
     async def voices(self, request: web.Request) -> web.Response:

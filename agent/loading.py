@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 from agent.command import CommandError
@@ -15,6 +16,14 @@ MIB = 2**20
 BUNDLED = "demo"
 RANDOM_NOTICE = "The weights are random: it answers with noise, not with speech."
 DEMO_NOTICE = "This is the small demo model: it knows a few set phrases only."
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAbout:
+    """What people should know of a checkpoint before they talk to it."""
+
+    notice: str | None = None
+    licence: str | None = None
 
 
 class OwnedEngine(Engine, Protocol):
@@ -31,16 +40,16 @@ def make_engine(settings: Settings) -> OwnedEngine:
     dtype = cast(Literal["float32", "bfloat16"], settings.dtype)
     prefix = settings.prefix_cache_mib
     try:
-        licence = describe(settings.model).licence or "none named"
-        log.info("loading the model %s, licence: %s", settings.model, licence)
-        notice = model_notice(settings)
-        if notice:
-            log.warning(notice)
+        about = about_model(settings)
+        log.info("loading the model %s, licence: %s", settings.model, about.licence or "none named")
+        if about.notice:
+            log.warning(about.notice)
         return load_engine(
             settings.model,
             max_sessions=settings.max_sessions,
             device=settings.device,
             dtype=None if settings.dtype == "auto" else dtype,
+            quantise="int8" if settings.quantize == "int8" else None,
             sampling=settings.allow_sampling,
             prefix_bytes=None if prefix < 0 else prefix * MIB,
         )
@@ -48,11 +57,11 @@ def make_engine(settings: Settings) -> OwnedEngine:
         raise CommandError(str(error)) from error
 
 
-def model_notice(settings: Settings) -> str | None:
-    """What people should know of this checkpoint before they talk to it. Raises as above."""
+def about_model(settings: Settings) -> ModelAbout:
+    """Read from the checkpoint, before its weights. Raises as above."""
     try:
-        if describe(settings.model).is_random:
-            return RANDOM_NOTICE
+        info = describe(settings.model)
     except CheckpointError as error:
         raise CommandError(str(error)) from error
-    return DEMO_NOTICE if settings.model == BUNDLED else None
+    notice = DEMO_NOTICE if settings.model == BUNDLED else None
+    return ModelAbout(RANDOM_NOTICE if info.is_random else notice, info.licence)

@@ -22,6 +22,7 @@ from agent.connection import connection_routes
 from agent.dispatch import Defaults
 from agent.http import HttpOptions, build_app
 from agent.job import JobRules
+from agent.loading import ModelAbout
 from agent.manager import SessionManager
 from agent.recording import recording_folder
 from agent.settings import Settings
@@ -68,7 +69,7 @@ async def serve(
     engine: Engine,
     listener: socket.socket,
     announce: Callable[[Settings], None],
-    notice: str | None,
+    about: ModelAbout,
 ) -> int:
     """Until a signal or a fault; `announce` is called when the first call can come."""
     stop = asyncio.Event()
@@ -87,7 +88,7 @@ async def serve(
     runner = web.AppRunner(
         build_app(
             manager,
-            http_options(settings, notice),
+            http_options(settings, about),
             routes=connection_routes(settings, defaults, worker.has_room),
             static=PAGE if PAGE.is_dir() else None,
         ),
@@ -132,12 +133,13 @@ def turn_thresholds(settings: Settings) -> TurnThresholds:
     )
 
 
-def http_options(settings: Settings, notice: str | None) -> HttpOptions:
+def http_options(settings: Settings, about: ModelAbout) -> HttpOptions:
     return HttpOptions(
         api_keys=_words(settings.api_keys),
         allow_sampling=settings.allow_sampling,
         model_name=Path(settings.model).name if Path(settings.model).is_dir() else settings.model,
-        model_notice=notice,
+        model_notice=about.notice,
+        model_licence=about.licence,
         cors_origins=_words(settings.cors_origins),
     )
 

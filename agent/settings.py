@@ -109,6 +109,11 @@ class Settings:
     )
     device: str = setting("auto", "`auto`, `cpu` or `cuda`", group="model")
     dtype: str = setting("auto", "`auto`, `float32` or `bfloat16`", group="model")
+    quantize: str = setting(
+        "none",
+        "`none`, or `int8` weights in the temporal transformer: half the size",
+        group="model",
+    )
     voice: str = setting("", "default voice; empty: the checkpoint's own", group="model")
     persona: str = setting("", "default persona; empty: the checkpoint's own", group="model")
     prefix_cache_mib: int = setting(
@@ -240,6 +245,7 @@ MINIMUM = {
 CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16"),
+    "quantize": ("none", "int8"),
     "log_level": ("debug", "info", "warning", "error"),
 }
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from agent.command import CommandError, configure_logging
-from agent.loading import EngineFactory, make_engine, model_notice
+from agent.loading import EngineFactory, ModelAbout, about_model, make_engine
 from agent.serve import listen, serve
 from agent.settings import Settings, load
 from agent.settings import add_arguments as add_settings
@@ -19,6 +19,7 @@ from agent.worker import check_server
 log = logging.getLogger(__name__)
 SWITCH_INTERVAL_SECONDS = 0.001
 """Threads of this process take turns this often, so that media is not late behind Python."""
+NOTHING_TO_SAY = ModelAbout()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,14 +32,14 @@ def run(args: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, log_level="debug")
     configure_logging(settings.log_level)
     _demand_livekit(settings)
-    return run_worker(settings, make_engine, announce, model_notice(settings))
+    return run_worker(settings, make_engine, announce, about_model(settings))
 
 
 def run_worker(
     settings: Settings,
     engine_of: EngineFactory,
     announce: Callable[[Settings], None],
-    notice: str | None = None,
+    about: ModelAbout = NOTHING_TO_SAY,
 ) -> int:
     """Take the port, reach LiveKit, load, serve; the exit code."""
     listener = listen(settings.bind_host, settings.port, "--port (PERSONAPLEX_PORT)")
@@ -49,7 +50,7 @@ def run_worker(
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         engine = engine_of(settings)
         try:
-            return asyncio.run(serve(settings, engine, listener, announce, notice))
+            return asyncio.run(serve(settings, engine, listener, announce, about))
         finally:
             engine.shutdown()
 
