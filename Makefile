@@ -41,8 +41,11 @@ check: $(PYTHON_READY) $(NODE_READY) ## ruff, mypy --strict, eslint, tsc
 	$(VENV)/mypy
 	cd web && npm run lint && npm run types
 
-bench: $(PYTHON_READY) $(SERVER) ## measure on an idle machine and print JSON; ARGS="--threads 1"
-	$(VENV)/python -m tests.bench $(ARGS)
+bench: $(PYTHON_READY) $(SERVER) ## measure on an idle machine, JSON into build/bench; ARGS="--rounds 11"
+	@mkdir -p build/bench
+	$(VENV)/python -m tests.bench.cpu --json build/bench/cpu.json $(ARGS)
+	$(VENV)/python -m tests.bench.wire --json build/bench/wire.json
+	$(VENV)/python -m tests.bench.room --json build/bench/room.json
 
 clean: ## remove everything that was built or fetched
 	rm -rf .venv .cache web/node_modules web/dist build *.egg-info agent/plugin/*.egg-info
