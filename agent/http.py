@@ -39,8 +39,8 @@ class HttpOptions:
     allow_sampling: bool = False
     model_name: str = "demo"
     model_notice: str | None = None
-    model_licence: str | None = None
     """What the page says about the model, where there is something to say."""
+    model_licence: str | None = None
     cors_origins: tuple[str, ...] = ()
 
 
@@ -87,6 +87,7 @@ class Api:
             "max_sessions": manager.max_sessions,
             "used_slots": manager.used,
             "free_slots": manager.max_sessions - manager.used,
+            "mode": manager.engine.stats().mode,
             "model": {"name": self._options.model_name, "notice": self._options.model_notice},
         }
         return web.json_response(body, status=200 if manager.ready else 503)
