@@ -75,6 +75,8 @@ def announce(settings: Settings) -> None:
     """The one line that people wait for."""
     address = "localhost" if settings.bind_host in ("127.0.0.1", "0.0.0.0") else settings.bind_host
     print(f"\n  Open http://{address}:{settings.port} and talk.  (Ctrl-C ends it.)\n", flush=True)
+    if settings.api_keys:
+        print("  The page asks for one of the --api-keys when you connect.\n", flush=True)
     if not PAGE.is_dir():
         print("  The page is not built yet: run `make web`.\n", file=sys.stderr)
 

@@ -5,9 +5,11 @@ import { type ReactElement, useEffect, useState, useSyncExternalStore } from "re
 import type { Call, CallState } from "./call";
 import { Controls } from "./components/Controls";
 import { FailureNote } from "./components/FailureNote";
+import { KeyForm } from "./components/KeyForm";
 import { Meter } from "./components/Meter";
 import { StatsLine } from "./components/StatsLine";
 import { TranscriptLog } from "./components/TranscriptLog";
+import type { Failure } from "./failures";
 import { fetchStatus, type ServerStatus } from "./server";
 
 export function App({ call }: { call: Call }): ReactElement {
@@ -25,7 +27,12 @@ export function App({ call }: { call: Call }): ReactElement {
         <Meter name="Agent" track={state.agentAudio} caption={agentCaption(state)} side="agent" />
       </section>
       <Controls call={call} state={state} />
-      {state.failure !== null && <FailureNote failure={state.failure} />}
+      {state.failure !== null && (
+        <div>
+          <FailureNote failure={state.failure} />
+          {wantsKey(state.failure) && <KeyForm call={call} />}
+        </div>
+      )}
       <TranscriptLog transcript={state.transcript} />
       <StatsLine state={state} model={status?.model ?? ""} />
     </main>
@@ -50,6 +57,10 @@ function useServerStatus(phase: CallState["phase"]): ServerStatus | null {
     };
   }, [settled, phase]);
   return status;
+}
+
+function wantsKey({ code }: Failure): boolean {
+  return code === "key-needed" || code === "key-wrong";
 }
 
 function microphoneCaption(state: CallState): string {

@@ -6,6 +6,8 @@ export type FailureCode =
   | "microphone-missing"
   | "microphone-busy"
   | "worker-unreachable"
+  | "key-needed"
+  | "key-wrong"
   | "livekit-unreachable"
   | "agent-busy"
   | "agent-missing"
@@ -41,6 +43,14 @@ const TEXTS: Record<FailureCode, readonly [title: string, advice: string]> = {
   "worker-unreachable": [
     "The agent's server cannot be reached",
     "Check that it is running and that you are online, then connect again.",
+  ],
+  "key-needed": [
+    "This server asks for a key",
+    "Enter one below; whoever runs the server has it. The key is forgotten with this tab.",
+  ],
+  "key-wrong": [
+    "The server does not accept this key",
+    "Check it for typing errors, or ask whoever runs the server for a valid one.",
   ],
   "livekit-unreachable": [
     "The media server cannot be reached",

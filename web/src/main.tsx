@@ -5,6 +5,10 @@ import { createRoot } from "react-dom/client";
 
 import { App } from "./App";
 import { Call } from "./call";
+import { takeKeyFromAddress } from "./key";
+
+takeKeyFromAddress();
+window.addEventListener("hashchange", takeKeyFromAddress);
 
 const root = document.getElementById("root");
 if (root === null) {

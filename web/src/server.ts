@@ -1,6 +1,7 @@
 /** The worker's own HTTP: a token for a room of one's own, and what is running there. */
 
 import { CallError, failure } from "./failures";
+import { apiKey, forgetKey } from "./key";
 
 export interface ConnectionDetails {
   readonly serverUrl: string;
@@ -16,10 +17,20 @@ export interface ServerStatus {
 }
 
 const BUSY = 503;
+const UNAUTHORISED = 401;
+/** What a header can hold; `fetch` throws for the rest. */
+const SENDABLE = /^[ -~]*$/;
 
 /** Ask for a room with the agent in it; throws `CallError` when there is none to be had. */
 export async function requestRoom(): Promise<ConnectionDetails> {
-  const response = await post("api/connection-details");
+  const key = apiKey();
+  if (!SENDABLE.test(key)) {
+    throw wrongKey();
+  }
+  const response = await post("api/connection-details", key);
+  if (response.status === UNAUTHORISED) {
+    throw key === "" ? new CallError(failure("key-needed")) : wrongKey();
+  }
   if (response.status === BUSY) {
     throw new CallError(failure("agent-busy", busyAdvice(response.headers.get("Retry-After"))));
   }
@@ -29,9 +40,15 @@ export async function requestRoom(): Promise<ConnectionDetails> {
   return connectionDetails(await response.json());
 }
 
-async function post(path: string): Promise<Response> {
+function wrongKey(): CallError {
+  forgetKey();
+  return new CallError(failure("key-wrong"));
+}
+
+async function post(path: string, key: string): Promise<Response> {
+  const headers: HeadersInit = key === "" ? {} : { Authorization: `Bearer ${key}` };
   try {
-    return await fetch(path, { method: "POST" });
+    return await fetch(path, { method: "POST", headers });
   } catch {
     throw new CallError(failure("worker-unreachable"));
   }

@@ -4,6 +4,8 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { App } from "../src/App";
 import { Call } from "../src/call";
+import { KeyForm } from "../src/components/KeyForm";
+import { apiKey } from "../src/key";
 
 beforeEach(() => {
   vi.stubGlobal("fetch", () =>
@@ -29,4 +31,14 @@ it("says what is wrong where the page may not use a microphone", async () => {
   const alert = await screen.findByRole("alert");
   expect(alert.getAttribute("data-code")).toBe("insecure-page");
   expect(screen.getByRole("button", { name: "Connect again" })).toBeDefined();
+});
+
+it("connects with the key that was entered", () => {
+  const call = new Call();
+  const connect = vi.spyOn(call, "connect").mockResolvedValue();
+  render(<KeyForm call={call} />);
+  fireEvent.change(screen.getByLabelText("Key"), { target: { value: "secret" } });
+  fireEvent.click(screen.getByRole("button", { name: "Use this key" }));
+  expect(connect).toHaveBeenCalledOnce();
+  expect(apiKey()).toBe("secret");
 });

@@ -1,6 +1,8 @@
+// @vitest-environment jsdom
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { CallError } from "../src/failures";
+import { apiKey, keepKey, takeKeyFromAddress } from "../src/key";
 import { fetchStatus, requestRoom } from "../src/server";
 
 const DETAILS = {
@@ -21,6 +23,7 @@ async function failureCode(): Promise<string> {
 
 afterEach(() => {
   vi.unstubAllGlobals();
+  sessionStorage.clear();
 });
 
 describe("requestRoom", () => {
@@ -41,6 +44,38 @@ describe("requestRoom", () => {
     expect(await failureCode()).toBe("worker-unreachable");
     answer({ ...DETAILS, participantToken: undefined });
     expect(await failureCode()).toBe("unexpected");
+  });
+});
+
+describe("the key", () => {
+  it("is taken from the address's fragment and out of sight", () => {
+    history.replaceState(null, "", "/?a=1#key=s%C3%A9+cret");
+    takeKeyFromAddress();
+    expect(apiKey()).toBe("sé+cret");
+    expect(location.href).toMatch(/\/\?a=1$/);
+  });
+
+  it("goes along as a bearer token", async () => {
+    const asked = vi.fn(() => Promise.resolve(new Response(JSON.stringify(DETAILS))));
+    vi.stubGlobal("fetch", asked);
+    await requestRoom();
+    expect(asked).toHaveBeenLastCalledWith(expect.anything(), { method: "POST", headers: {} });
+    keepKey(" secret ");
+    await requestRoom();
+    expect(asked).toHaveBeenLastCalledWith(expect.anything(), {
+      method: "POST",
+      headers: { Authorization: "Bearer secret" },
+    });
+  });
+
+  it("is asked for, and a wrong one is forgotten", async () => {
+    answer({}, { status: 401 });
+    expect(await failureCode()).toBe("key-needed");
+    keepKey("wrong");
+    expect(await failureCode()).toBe("key-wrong");
+    expect(apiKey()).toBe("");
+    keepKey("schlüssel→");
+    expect(await failureCode()).toBe("key-wrong");
   });
 });
 
