@@ -72,11 +72,10 @@ def input_rate(value: object, param: str) -> int:
 
 def output_rate(value: object, param: str) -> int:
     """A sample rate that the output may have."""
-    if isinstance(value, bool) or value not in OUTPUT_RATES:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in OUTPUT_RATES:
         raise SessionError(
             "unsupported_audio_format", f"output is sent at one of {OUTPUT_RATES} Hz", param=param
         )
-    assert isinstance(value, int)
     return value
 
 

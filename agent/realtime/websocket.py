@@ -34,6 +34,10 @@ def mood_of(request: web.Request) -> Mood:
     return DUPLEX_MOOD if request.query.get("duplex", "").lower() in TRUE else STOCK_MOOD
 
 
+def _mistake() -> SessionError:
+    return SessionError("internal_error", "the server made a mistake")
+
+
 class RealtimeSocket:
     """One websocket connection."""
 
@@ -84,6 +88,10 @@ class RealtimeSocket:
         except SessionError as error:
             error.event_id = event_id_of(message)
             self._refuse(connection, error)
+        except Exception:
+            log.exception("an opening broke the handler; its session is closed")
+            self._refuse(connection, _mistake())
+            connection.close("internal_error")
         return connection.session is not None and connection.session.state == "open"
 
     async def _first_message(self) -> dict[str, Any] | None:
@@ -115,9 +123,7 @@ class RealtimeSocket:
                 connection.projection.error(error)
             except Exception:
                 log.exception("a message broke the handler; its session is closed")
-                connection.projection.error(
-                    SessionError("internal_error", "the server made a mistake")
-                )
+                connection.projection.error(_mistake())
                 connection.close("internal_error")
 
     def _decode(self, message: WSMessage) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from agent.realtime.audio import (
     decode_samples,
     encode_samples,
     encoding_of,
+    output_rate,
 )
 
 pytestmark = pytest.mark.unit
@@ -103,6 +104,13 @@ def test_output_rates_lose_no_sample(rate: int) -> None:
     data = b"".join(encoder.encode(frame) for frame in frames)
     data += encoder.encode(np.zeros(0, np.float32), last=True)
     assert len(data) == 2 * rate * 8 // 10
+
+
+@pytest.mark.parametrize("rate", [24000.0, True, "24000", 44100, None])
+def test_output_rates_are_whole_numbers_of_a_few(rate: object) -> None:  # contract: C1
+    with pytest.raises(SessionError) as refused:
+        output_rate(rate, "rate")
+    assert refused.value.code == "unsupported_audio_format"
 
 
 @pytest.mark.parametrize(

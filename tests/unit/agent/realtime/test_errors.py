@@ -14,6 +14,7 @@ import pytest
 import agent.realtime.websocket as websocket
 from agent.errors import CODES, SessionError
 from agent.http import HttpOptions
+from agent.realtime.connection import Connection
 from model import FRAME_SAMPLES
 from tests.fakes.engine import FakeEngine, talkative
 from tests.fakes.server import Client, Server, serving, silence
@@ -411,3 +412,21 @@ def test_every_code_is_caused_here() -> None:
 def test_errors_are_json() -> None:
     error = SessionError("bad_event", "text", param="x")
     assert json.loads(json.dumps(error.payload()))["param"] == "x"
+
+
+@pytest.mark.parametrize("path", [DUPLEX, "/v1/realtime?model=m"])
+async def test_a_mistake_of_ours_at_the_opening_is_said_and_logged(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Connection, "open", broken)
+    engine = FakeEngine()
+    async with serving(engine) as server, server.connect(path) as client:
+        await client.send("session.update", session={})
+        await client.rest()
+        assert client.types == ["error"]
+        assert client.seen[0]["error"]["code"] == "internal_error"
+    assert "ZeroDivisionError" in caplog.text
+    assert engine.stats().used == 0
