@@ -28,6 +28,8 @@ class ClientSecrets:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._issued: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._calls: dict[str, str] = {}
+        """Paths of calls, with the key that each was made with."""
 
     def mint(self, lifetime_s: int, session: dict[str, Any]) -> tuple[str, int]:
         """A new secret and the second at which it ends."""
@@ -43,6 +45,18 @@ class ClientSecrets:
         """The session object of a secret that is still good."""
         entry = self._issued.get(value)
         return entry[1] if entry is not None and entry[0] > self._now() else None
+
+    def adopt(self, value: str, path: str) -> None:
+        """The call at this path was made with this key, which may end it even when expired."""
+        self._calls[path] = value
+
+    def release(self, path: str) -> None:
+        """The call at this path is over."""
+        self._calls.pop(path, None)
+
+    def owns(self, value: str, path: str) -> bool:
+        """Whether the path is that of a call made with this key."""
+        return bool(value) and self._calls.get(path.removesuffix("/hangup")) == value
 
     def _forget_expired(self) -> None:
         now = self._now()
@@ -72,7 +86,8 @@ def _matches(given: str, keys: tuple[str, ...]) -> bool:
     """Compared in constant time, against every key."""
     found = False
     for key in keys:
-        found |= hmac.compare_digest(given.encode(), key.encode())
+        # Header bytes that are no UTF-8 arrive as surrogates.
+        found |= hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode())
     return found
 
 
@@ -81,7 +96,10 @@ def _own_page(request: web.Request, origins: tuple[str, ...]) -> bool:
     origin = request.headers.get(hdrs.ORIGIN)
     if origin is None or origin in origins or "*" in origins:
         return True
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
     return parts.netloc == request.host or parts.hostname in LOOPBACK
 
 
@@ -115,7 +133,8 @@ def guard(
             )
         given = key_of(request)
         secret = request.path in SECRET_PATHS and client_secrets.session_of(given) is not None
-        if keys and not secret and not _matches(given, keys):
+        own = client_secrets.owns(given, request.path)
+        if keys and not (secret or own) and not _matches(given, keys):
             return error_response(
                 401,
                 SessionError("invalid_api_key", "a valid API key is needed"),

@@ -65,6 +65,11 @@ class Call:
         self.peer.on("datachannel", self._on_channel)
         self.peer.on("connectionstatechange", self._on_state)
 
+    @property
+    def path(self) -> str:
+        """Where it is hung up."""
+        return f"/v1/realtime/calls/{self.id}"
+
     async def answer(self, offer: str, session: dict[str, Any]) -> str:
         """Admit, negotiate; the SDP answer. Raises `SessionError`."""
         await self.connection.open(session, explicit=False)
@@ -182,12 +187,12 @@ class Calls:
         except SessionError as error:
             return error_response(400, error)
         self._live[call.id] = call
+        self._secrets.adopt(key_of(request), call.path)
         watcher = asyncio.get_running_loop().create_task(self._watch(call))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
-        location = f"/v1/realtime/calls/{call.id}"
         return web.Response(
-            status=201, text=answer, content_type="application/sdp", headers={"Location": location}
+            status=201, text=answer, content_type="application/sdp", headers={"Location": call.path}
         )
 
     async def hang_up(self, request: web.Request) -> web.Response:
@@ -206,6 +211,7 @@ class Calls:
         await call.ended.wait()
         await call.end("closed")
         self._live.pop(call.id, None)
+        self._secrets.release(call.path)
 
     async def _offer(self, request: web.Request) -> tuple[str, dict[str, Any]]:
         """The SDP and the session object, which a client secret may have brought along."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiortc import RTCPeerConnection
 
 import agent.realtime.socket as watched
+from agent.auth import ClientSecrets
 from agent.http import HttpOptions
 from tests.fakes.engine import FakeEngine
-from tests.fakes.server import Server, serving
+from tests.fakes.server import PATIENCE_S, Server, serving
 
 pytestmark = pytest.mark.unit
 
@@ -97,3 +99,63 @@ async def test_the_ways_to_send_a_key(how: str) -> None:
         async with server.connect(path, **options) as client:
             await client.until("session.updated")
             assert client.socket.protocol == ("realtime" if how == "subprotocol" else None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": "Bearer \udcff\udcfe"}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer one", "Origin": "http://["}, 403),
+        ({"Authorization": "Bearer one"}, 200),
+    ],
+)
+async def test_junk_in_headers_is_refused(headers: dict[str, str], status: int) -> None:
+    """Over a raw socket: clients refuse to send such headers."""
+    async with serving(FakeEngine(), HttpOptions(api_keys=("one",))) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        lines = ["GET /v1/voices HTTP/1.1", "Host: localhost", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode(errors="surrogateescape"))
+        async with asyncio.timeout(PATIENCE_S):
+            assert int((await reader.readline()).split()[1]) == status
+        writer.close()
+
+
+def test_a_client_secret_ends_its_own_call_and_no_other() -> None:
+    secrets = ClientSecrets()
+    mine, _ = secrets.mint(60, {})
+    other, _ = secrets.mint(60, {})
+    secrets.adopt(mine, "/v1/realtime/calls/rtc_1")
+    assert secrets.owns(mine, "/v1/realtime/calls/rtc_1")
+    assert secrets.owns(mine, "/v1/realtime/calls/rtc_1/hangup")
+    assert not secrets.owns(other, "/v1/realtime/calls/rtc_1")
+    assert not secrets.owns("", "/v1/realtime/calls/rtc_2")
+    secrets.release("/v1/realtime/calls/rtc_1")
+    assert not secrets.owns(mine, "/v1/realtime/calls/rtc_1")
+
+
+async def test_calls_of_a_client_secret_can_be_hung_up_with_it() -> None:
+    options = HttpOptions(api_keys=("one",))
+    async with serving(FakeEngine(), options) as server:
+        call, statuses = server.url + "/v1/realtime/calls", []
+        secrets = [await minted(server), await minted(server)]
+        bearers = [{"Authorization": f"Bearer {secret}"} for secret in secrets]
+        peer = RTCPeerConnection()
+        peer.addTransceiver("audio")
+        await peer.setLocalDescription(await peer.createOffer())
+        offer = {"data": peer.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}
+        offer["headers"] |= bearers[0]
+        async with server.http.post(call, **offer) as response:
+            path = server.url + response.headers["Location"]
+        for bearer in (bearers[1], bearers[0]):
+            async with server.http.delete(path, headers=bearer) as response:
+                statuses.append(response.status)
+        await peer.close()
+        assert statuses == [401, 204]
+
+
+async def minted(server: Server) -> str:
+    url = server.url + "/v1/realtime/client_secrets"
+    async with server.http.post(url, headers={"Authorization": "Bearer one"}) as response:
+        return str((await response.json())["value"])
