@@ -18,7 +18,9 @@ from livekit import api
 
 from agent.dispatch import Defaults, parse_dispatch
 from agent.errors import SessionError
+from agent.realtime.events import load_json
 from agent.settings import Settings
+from agent.text import is_text
 
 TOKEN_MINUTES = 15
 RETRY_AFTER_SECONDS = 5
@@ -34,7 +36,7 @@ def connection_routes(
 
     async def connection_details(request: web.Request) -> web.Response:
         try:
-            asked = await _body(request)
+            asked = load_json((await request.read()).strip() or b"{}")
             metadata = _metadata(asked, defaults)
             room = _room_name(asked)
             person = _person_name(asked)
@@ -62,19 +64,6 @@ def _busy() -> web.Response:
     )
 
 
-async def _body(request: web.Request) -> dict[str, Any]:
-    text = await request.text()
-    if not text.strip():
-        return {}
-    try:
-        asked = json.loads(text)
-    except ValueError:
-        raise SessionError("invalid_json", "the body is no JSON") from None
-    if not isinstance(asked, dict):
-        raise SessionError("invalid_json", "the body is no JSON object")
-    return asked
-
-
 def _metadata(asked: dict[str, Any], defaults: Defaults) -> str:
     """The dispatch metadata, refused here where the agent would refuse it later."""
     metadata = json.dumps({key: asked[key] for key in DISPATCH_KEYS if key in asked})
@@ -92,7 +81,7 @@ def _room_name(asked: dict[str, Any]) -> str:
 
 def _person_name(asked: dict[str, Any]) -> str:
     name = asked.get("participantName") or "guest"
-    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+    if not isinstance(name, str) or len(name) > LONGEST_NAME or not is_text(name):
         message = f"participantName takes up to {LONGEST_NAME} characters"
         raise SessionError("bad_event", message, param="participantName")
     return name

@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.errors import SessionError
 from agent.presence import EVERYBODY
+from agent.text import is_text
 from model import Sampling, SessionSpec
 
 KEYS = ("voice", "persona", "seed", "heard")
@@ -62,7 +63,7 @@ def _json_object(metadata: str) -> dict[str, Any]:
         return {}
     try:
         asked = json.loads(metadata)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _refused("the dispatch metadata is no JSON", None) from None
     if not isinstance(asked, dict):
         raise _refused("the dispatch metadata is no JSON object", None)
@@ -73,6 +74,8 @@ def _text(asked: dict[str, Any], key: str) -> str:
     value = asked.get(key, "")
     if not isinstance(value, str):
         raise _refused(f"{key!r} is {value!r}; it must be a text", key)
+    if not is_text(value):
+        raise _refused(f"{key!r} is no valid text: it holds half a character", key)
     return value
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from agent.command import CommandError
+from agent.text import is_text
 
 
 class SettingsError(CommandError):
@@ -242,6 +243,8 @@ MINIMUM = {
     "turn_done_frames": 1,
     "prefix_cache_mib": -1,
 }
+TEXTS = frozenset({"agent_name", "api_keys", "voice", "persona", "heard"})
+"""Paths are not among these: file systems take any bytes."""
 CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16"),
@@ -256,12 +259,14 @@ def check(settings: Settings) -> None:
         value = getattr(settings, option.name)
         name = option.name
         where = f"{flag_of(option)} ({variable_of(option)})"
+        if name in TEXTS and not is_text(value):
+            raise SettingsError(f"{where} is no valid text; give it in UTF-8")
         if name in MINIMUM and value < MINIMUM[name]:
             raise SettingsError(f"{where} is {value}; it must be at least {MINIMUM[name]}")
         if name in CHOICES and value not in CHOICES[name]:
             raise SettingsError(f"{where} is {value!r}; choose one of {', '.join(CHOICES[name])}")
-        if name.endswith("port") and not 0 <= value <= 65535:
-            raise SettingsError(f"{where} is {value}; a port is a number from 0 to 65535")
+        if name.endswith("port") and not 1 <= value <= 65535:
+            raise SettingsError(f"{where} is {value}; a port is a number from 1 to 65535")
 
 
 def markdown_table() -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from agent.errors import SessionError
 from agent.policy import DUPLEX, DUPLEX_CONTINUATION, STOCK, CancelMode, Continuation, Policy
 from agent.realtime.audio import AudioFormat, encoding_of, input_rate, output_rate
+from agent.text import is_text
 from model import SAMPLE_RATE, Sampling, SessionSpec
 
 PRIVATE_KEYS = frozenset(
@@ -152,12 +153,10 @@ def _persona(sent: Mapping[str, Any], current: str, limits: Limits) -> str:
         raise SessionError(
             "prompt_too_long", f"instructions of {len(value)} characters", param="instructions"
         )
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
+    if not is_text(value):
         raise SessionError(
             "invalid_session_config", "instructions are no valid text", param="instructions"
-        ) from error
+        )
     return value
 
 

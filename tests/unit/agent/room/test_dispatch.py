@@ -39,6 +39,8 @@ def test_every_key() -> None:
         ('{"voice": "C.pt"}', "invalid_voice", "A.pt, B.pt"),
         ('{"voice": 3}', "invalid_session_config", "'voice'"),
         ('{"persona": ["x"]}', "invalid_session_config", "'persona'"),
+        ('{"persona": "\\ud800"}', "invalid_session_config", "'persona'"),
+        ("[" * 100_000, "invalid_session_config", "JSON"),
         ('{"seed": "1"}', "invalid_session_config", "'seed'"),
         ('{"seed": true}', "invalid_session_config", "'seed'"),
         ('{"seed": -1}', "invalid_session_config", "'seed'"),

@@ -39,6 +39,9 @@ def test_switches() -> None:
     ("words", "environ", "message"),
     [
         (["--port", "x"], {}, "--port='x' is not a whole number; the default is 8000"),
+        (["--port", "0"], {}, "--port (PERSONAPLEX_PORT) is 0"),
+        (["--livekit-port", "0"], {}, "--livekit-port (PERSONAPLEX_LIVEKIT_PORT) is 0"),
+        (["--persona", "\udcff"], {}, "--persona (PERSONAPLEX_PERSONA) is no valid text"),
         ([], {"PERSONAPLEX_PORT": "70000"}, "--port (PERSONAPLEX_PORT) is 70000"),
         (["--max-sessions", "0"], {}, "it must be at least 1"),
         (["--resume-grace", "nan"], {}, "is not a number"),
