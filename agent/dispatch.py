@@ -14,6 +14,7 @@ from agent.presence import EVERYBODY
 from agent.text import is_text
 from model import Sampling, SessionSpec
 
+TEXT_KEYS = ("voice", "persona", "heard")
 KEYS = ("voice", "persona", "seed", "heard")
 LARGEST_SEED = 2**63 - 1
 
@@ -38,11 +39,8 @@ class Dispatch:
 
 def parse_dispatch(metadata: str, defaults: Defaults) -> Dispatch:
     """Raises `SessionError` for unknown keys and bad values, with the choices in its message."""
-    asked = _json_object(metadata)
-    unknown = sorted(set(asked) - set(KEYS))
-    if unknown:
-        raise _refused(f"unknown key {unknown[0]!r}; there are {', '.join(KEYS)}", unknown[0])
-    voice = _text(asked, "voice") or defaults.spec.voice
+    asked = read_metadata(metadata)
+    voice = asked.get("voice") or defaults.spec.voice
     if voice not in defaults.voices:
         choices = ", ".join(defaults.voices)
         raise SessionError(
@@ -51,11 +49,22 @@ def parse_dispatch(metadata: str, defaults: Defaults) -> Dispatch:
     return Dispatch(
         spec=SessionSpec(
             voice=voice,
-            persona=_text(asked, "persona") or defaults.spec.persona,
+            persona=asked.get("persona") or defaults.spec.persona,
             sampling=_sampling(asked, defaults),
         ),
-        heard=_text(asked, "heard") or defaults.heard,
+        heard=asked.get("heard") or defaults.heard,
     )
+
+
+def read_metadata(metadata: str) -> dict[str, Any]:
+    """The keys, each known and of its type; raises as above, knowing no server's voices."""
+    asked = _json_object(metadata)
+    unknown = sorted(set(asked) - set(KEYS))
+    if unknown:
+        raise _refused(f"unknown key {unknown[0]!r}; there are {', '.join(KEYS)}", unknown[0])
+    for key in TEXT_KEYS:
+        _check_text(asked, key)
+    return asked
 
 
 def _json_object(metadata: str) -> dict[str, Any]:
@@ -70,13 +79,12 @@ def _json_object(metadata: str) -> dict[str, Any]:
     return asked
 
 
-def _text(asked: dict[str, Any], key: str) -> str:
+def _check_text(asked: dict[str, Any], key: str) -> None:
     value = asked.get(key, "")
     if not isinstance(value, str):
         raise _refused(f"{key!r} is {value!r}; it must be a text", key)
     if not is_text(value):
         raise _refused(f"{key!r} is no valid text: it holds half a character", key)
-    return value
 
 
 def _sampling(asked: dict[str, Any], defaults: Defaults) -> Sampling | None:

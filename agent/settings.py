@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
 
 from agent.command import CommandError
 from agent.text import is_text
@@ -267,6 +268,19 @@ def check(settings: Settings) -> None:
             raise SettingsError(f"{where} is {value!r}; choose one of {', '.join(CHOICES[name])}")
         if name.endswith("port") and not 1 <= value <= 65535:
             raise SettingsError(f"{where} is {value}; a port is a number from 1 to 65535")
+
+
+def check_livekit_url(url: str) -> None:
+    """Refuse what is no address of a LiveKit server, before anybody connects."""
+    try:
+        parts = urlsplit(url)
+        good = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not url.startswith(("ws://", "wss://", "http://", "https://")):
+        raise SettingsError(f"LIVEKIT_URL is {url!r}; it must begin with ws:// or wss://")
+    if not good:
+        raise SettingsError(f"LIVEKIT_URL is {url!r}; it must be like wss://livekit.example.com")
 
 
 def markdown_table() -> str:

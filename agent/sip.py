@@ -32,7 +32,9 @@ from livekit.protocol.sip import (
 
 from agent import settings
 from agent.command import CommandError
-from agent.settings import Settings, SettingsError
+from agent.dispatch import read_metadata
+from agent.errors import SessionError
+from agent.settings import Settings, check_livekit_url
 
 NUMBER = re.compile(r"\+[1-9][0-9]{4,14}")
 
@@ -88,12 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        loaded = settings.load(args)
-    except SettingsError as error:
-        raise CommandError(str(error)) from None
+    loaded = settings.load(args)
     if not (loaded.livekit_url and loaded.livekit_api_key and loaded.livekit_api_secret):
         raise CommandError("set LIVEKIT_URL, LIVEKIT_API_KEY and LIVEKIT_API_SECRET")
+    check_livekit_url(loaded.livekit_url)
     if args.action == "setup":
         plan = plan_of(args, loaded)
         return asyncio.run(_with_server(loaded, lambda sip: setup(sip, plan)))
@@ -106,6 +106,10 @@ def plan_of(args: argparse.Namespace, loaded: Settings) -> Plan:
     for number in args.number:
         if not NUMBER.fullmatch(number):
             raise CommandError(f"--number {number!r} is not in E.164 form, such as +12025550100")
+    try:
+        read_metadata(args.metadata)
+    except SessionError as error:
+        raise CommandError(f"--metadata: {error.message}") from None
     addresses = tuple(part.strip() for part in args.allowed_addresses.split(",") if part.strip())
     return Plan(
         name=loaded.agent_name,

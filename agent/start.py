@@ -12,7 +12,7 @@ from collections.abc import Callable
 from agent.command import CommandError, configure_logging
 from agent.loading import EngineFactory, ModelAbout, about_model, make_engine
 from agent.serve import listen, serve
-from agent.settings import Settings, load
+from agent.settings import Settings, check_livekit_url, load
 from agent.settings import add_arguments as add_settings
 from agent.worker import check_server
 
@@ -71,7 +71,4 @@ def _demand_livekit(settings: Settings) -> None:
             f"{' and '.join(missing)} not set; set them for `start`, "
             "or let `python -m agent demo` start a LiveKit server of its own"
         )
-    if not settings.livekit_url.startswith(("ws://", "wss://", "http://", "https://")):
-        raise CommandError(
-            f"LIVEKIT_URL is {settings.livekit_url!r}; it must begin with ws:// or wss://"
-        )
+    check_livekit_url(settings.livekit_url)
