@@ -85,7 +85,7 @@ def find_server(settings: Settings) -> str:
     """As set, from PATH, from the cache. Raises `CommandError` naming the ways to get one."""
     wanted = settings.livekit_server_bin
     if wanted:
-        if not os.access(wanted, os.X_OK):
+        if not Path(wanted).is_file() or not os.access(wanted, os.X_OK):
             raise CommandError(f"LIVEKIT_SERVER_BIN is {wanted}, which is no program; correct it")
         return wanted
     found = shutil.which("livekit-server") or (str(CACHED) if os.access(CACHED, os.X_OK) else None)
@@ -101,22 +101,32 @@ def livekit_server(binary: str, port: int, secret: str) -> Iterator[None]:
     LOG.parent.mkdir(parents=True, exist_ok=True)
     udp = str(_udp_port(port + 2))
     command = [binary, "--config", str(CONFIG), "--port", str(port), "--udp-port", udp]
-    with LOG.open("wb") as log:
-        # A session of its own: Ctrl-C reaches us alone, and calls end before their server does.
-        server = subprocess.Popen(
-            command,
-            env={**os.environ, "LIVEKIT_KEYS": f"{API_KEY}: {secret}"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-        )
+    server = _spawn(command, secret)
     try:
         _await_answer(server, port)
         yield
     finally:
         _stop(server)
+
+
+def _spawn(command: list[str], secret: str) -> subprocess.Popen[bytes]:
+    """In a session of its own: Ctrl-C reaches us alone, and calls end before their server does."""
+    with LOG.open("wb") as log:
+        try:
+            return subprocess.Popen(
+                command,
+                env={**os.environ, "LIVEKIT_KEYS": f"{API_KEY}: {secret}"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise CommandError(
+                f"{command[0]} cannot be run ({error.strerror}); "
+                "name a livekit-server with LIVEKIT_SERVER_BIN"
+            ) from None
 
 
 def _demand_free(port: int) -> None:

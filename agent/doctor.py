@@ -18,6 +18,7 @@ from typing import Any
 
 from agent import settings
 from agent.command import configure_logging
+from agent.memory import shortage, size
 from agent.settings import Settings
 from model import (
     FRAME_SECONDS,
@@ -34,8 +35,6 @@ from model import (
 )
 
 PACKAGES = ("torch", "livekit", "livekit-agents", "safetensors", "huggingface-hub")
-GIB = 2**30
-MIB = 2**20
 
 
 @dataclass
@@ -110,19 +109,8 @@ def _judge_device(report: Report) -> None:
 
 def _judge_memory(report: Report, needs: Needs) -> None:
     """What would not fit, before it is loaded."""
-    if needs.sessions_that_fit >= report.max_sessions:
-        return
-    wanted = needs.weight_bytes + report.max_sessions * needs.session_bytes
-    report.problems.append(
-        f"{report.max_sessions} sessions need {_size(wanted)} and {_size(report.device.free_bytes)}"
-        f" are free on {report.device.kind}; {_remedy(needs)}"
-    )
-
-
-def _remedy(needs: Needs) -> str:
-    if needs.sessions_that_fit:
-        return f"set --max-sessions to {needs.sessions_that_fit} at most"
-    return f"the weights alone take {_size(needs.weight_bytes)}: free memory or use another device"
+    if (problem := shortage(needs, report.device, report.max_sessions)) is not None:
+        report.problems.append(problem)
 
 
 def _judge_times(report: Report, times: StepTimes) -> None:
@@ -146,10 +134,6 @@ def verdict(report: Report) -> str:
     if times.p99_s > FRAME_SECONDS:
         return f"tight for {times.sessions} sessions ({room})"
     return f"real time with {times.sessions} sessions ({room})"
-
-
-def _size(count: int) -> str:
-    return f"{count / GIB:.2f} GiB" if count >= GIB else f"{count / MIB:.1f} MiB"
 
 
 def _model_facts(info: CheckpointInfo) -> dict[str, Any]:
@@ -196,8 +180,8 @@ def _model_lines(report: Report) -> list[tuple[str, str]]:
         lines.append(("model", f"{info.name} ({', '.join(about)})"))
         lines.append(("voices", f"{len(info.voices)}: {', '.join(info.voices)}"))
     if needs := report.needs:
-        lines.append(("weights", _size(needs.weight_bytes)))
-        lines.append(("KV per session", _size(needs.session_bytes)))
+        lines.append(("weights", size(needs.weight_bytes)))
+        lines.append(("KV per session", size(needs.session_bytes)))
         fit = f"{needs.sessions_that_fit} (asked for: {report.max_sessions})"
         lines.append(("sessions that fit", fit))
     if times := report.times:
@@ -210,7 +194,7 @@ def _model_lines(report: Report) -> list[tuple[str, str]]:
 
 def _device_lines(device: Device) -> list[tuple[str, str]]:
     kernels = f", torch has {', '.join(device.kernels)}" if device.kernels else ""
-    memory = f"{_size(device.free_bytes)} free of {_size(device.memory_bytes)}"
+    memory = f"{size(device.free_bytes)} free of {size(device.memory_bytes)}"
     return [
         ("device", f"{device.kind}: {device.name}, {device.threads} threads"),
         ("capability", device.capability + kernels),

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 from agent.command import CommandError
+from agent.memory import shortage
 from agent.settings import Settings
-from model import CheckpointError, Engine, describe, load_engine
+from model import (
+    CheckpointError,
+    Engine,
+    EngineError,
+    describe,
+    inspect_device,
+    load_engine,
+    memory_needs,
+)
 
 log = logging.getLogger(__name__)
 MIB = 2**20
@@ -44,6 +53,7 @@ def make_engine(settings: Settings) -> OwnedEngine:
         log.info("loading the model %s, licence: %s", settings.model, about.licence or "none named")
         if about.notice:
             log.warning(about.notice)
+        _demand_memory(settings)
         return load_engine(
             settings.model,
             max_sessions=settings.max_sessions,
@@ -53,8 +63,19 @@ def make_engine(settings: Settings) -> OwnedEngine:
             sampling=settings.allow_sampling,
             prefix_bytes=None if prefix < 0 else prefix * MIB,
         )
-    except CheckpointError as error:
+    except (CheckpointError, EngineError) as error:
         raise CommandError(str(error)) from error
+
+
+def _demand_memory(settings: Settings) -> None:
+    """What would not fit, before it is loaded. int8 weights have no size until they are made."""
+    if settings.quantize != "none":
+        return
+    device = inspect_device(settings.device)
+    dtype = None if settings.dtype == "auto" else settings.dtype
+    needs = memory_needs(describe(settings.model), device, dtype)
+    if (problem := shortage(needs, device, settings.max_sessions)) is not None:
+        raise CommandError(problem)
 
 
 def about_model(settings: Settings) -> ModelAbout:

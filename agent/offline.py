@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -92,7 +93,10 @@ def run(args: argparse.Namespace) -> int:
         results = converse(batch, sources)
     except (CheckpointError, EngineError) as error:
         raise CommandError(str(error)) from error
-    write(args, sources, results)
+    try:
+        write(args, sources, results)
+    except OSError as error:
+        raise CommandError(f"the results cannot be written: {error}") from error
     return 0
 
 
@@ -104,8 +108,17 @@ def _one_each(args: argparse.Namespace, inputs: int) -> None:
         if given and len(given) != inputs:
             raise CommandError(f"--{name} names {len(given)} files for {inputs} inputs")
         for path in given:
-            if not path.parent.is_dir():
-                raise CommandError(f"--{name} {path}: there is no folder {path.parent}")
+            _demand_writable(f"--{name} {path}", path)
+
+
+def _demand_writable(what: str, path: Path) -> None:
+    """Said now: after the computing it would be late."""
+    if not path.parent.is_dir():
+        raise CommandError(f"{what}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise CommandError(f"{what}: that is a folder; name a file in it")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandError(f"{what}: cannot be written; name a file in a folder of yours")
 
 
 def read_sound(path: Path) -> Source:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agent import loading
 from agent import settings as all_settings
+from agent.command import CommandError
 from agent.http import HttpOptions
 from agent.loading import RANDOM_NOTICE, about_model, make_engine
 from agent.settings import Settings
@@ -48,3 +50,12 @@ async def test_the_models_of_the_api_name_their_licence() -> None:
     async with serving(FakeEngine(), options) as server:
         async with server.http.get(f"{server.url}/v1/models") as response:
             assert (await response.json())["data"][0]["licence"] == "CC-BY-4.0"
+
+
+def test_sessions_that_do_not_fit_are_refused_before_loading(
+    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(loading, "load_engine")
+    settings = settings_of("--model", str(tiny_checkpoint), "--max-sessions", "100000000")
+    with pytest.raises(CommandError, match=r"--max-sessions to [1-9]\d* at most"):
+        make_engine(settings)
