@@ -49,6 +49,10 @@ class Presence:
         self._join_by = now + JOIN_SECONDS
         self._first: str | None = None
         self._people: dict[str, Person] = {}
+        self._bystanders: dict[str, str] = {}
+        """People who are not heard, with their connections."""
+        self._deserted_at: float | None = None
+        """When the last bystander's leaving counts."""
         self._lost: dict[str, float] = {}
 
     def hears(self, identity: str) -> bool:
@@ -70,6 +74,7 @@ class Presence:
 
     def joined(self, identity: str, connection: str, answered: bool) -> None:
         if not self.hears(identity):
+            self._bystanders[identity] = connection
             return
         self._first = self._first or identity
         self._lost.pop(identity, None)
@@ -82,6 +87,10 @@ class Presence:
 
     def left(self, identity: str, connection: str, how: Leaving, now: float) -> None:
         """Somebody went; news of a connection that was replaced meanwhile changes nothing."""
+        if self._bystanders.get(identity) == connection:
+            del self._bystanders[identity]
+            self._deserted_at = now + (self.grace if how is Leaving.LOST else 0.0)
+            return
         person = self._people.get(identity)
         if person is None or person.connection != connection:
             return
@@ -95,7 +104,8 @@ class Presence:
         if self._people:
             return None
         if self._first is None:
-            return self._join_by
+            deserted = None if self._bystanders else self._deserted_at
+            return self._join_by if deserted is None else min(deserted, self._join_by)
         return max(self._lost.values(), default=0.0)
 
     def ending(self, now: float) -> Ending | None:
@@ -104,5 +114,5 @@ class Presence:
         if ends_at is None or now < ends_at:
             return None
         if self._first is None:
-            return Ending.NO_INPUT
+            return Ending.NO_INPUT if ends_at == self._join_by else Ending.LEFT
         return Ending.NOT_RESUMED if self._lost else Ending.LEFT

@@ -74,3 +74,30 @@ def test_a_ringing_phone_hears_no_greeting_yet() -> None:
     assert not presence.answered
     presence.answer("phone")
     assert presence.answered
+
+
+# contract: A6
+def test_a_room_left_by_all_before_the_one_to_be_heard_came_ends_at_once() -> None:
+    presence = call("boss")
+    presence.joined("a", "c1", answered=True)
+    presence.joined("b", "c2", answered=True)
+    presence.left("a", "c1", Leaving.CLEAN, 4.0)
+    assert presence.ends_at == 30.0
+    presence.left("b", "an older one", Leaving.CLEAN, 4.5)
+    assert presence.ends_at == 30.0
+    presence.left("b", "c2", Leaving.CLEAN, 5.0)
+    assert presence.ending(5.0) is Ending.LEFT
+
+
+# contract: A6
+def test_a_lost_bystander_is_waited_for_but_no_longer_than_for_the_one_to_be_heard() -> None:
+    presence = call("boss")
+    presence.joined("a", "c1", answered=True)
+    presence.left("a", "c1", Leaving.LOST, 5.0)
+    assert presence.ends_at == 5.0 + GRACE
+    presence.joined("a", "c2", answered=True)
+    presence.left("a", "c2", Leaving.LOST, 25.0)
+    assert presence.ending(29.9) is None
+    assert presence.ending(30.0) is Ending.NO_INPUT
+    presence.joined("boss", "c3", answered=True)
+    assert presence.ends_at is None
