@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from agent.tracks import FRAME_MS, Tracks
 from agent.transcript import Transcript
 from model import SAMPLE_RATE, Pcm
 
+log = logging.getLogger(__name__)
 SOURCE_QUEUE_MS = 200
 """The default of a second would be a second of latency that never goes away."""
 GOODBYE_SECONDS = 2.0
@@ -135,11 +137,22 @@ class RoomCall:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._tracks.aclose()
+        await self._unpublish()
         await self._source.aclose()
         if self._timer is not None:
             self._timer.cancel()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
+
+    async def _unpublish(self) -> None:
+        """The native source has a thread, which ends only where its track is withdrawn first."""
+        if self._publication is None or not self.room.isconnected():
+            return
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self.room.local_participant.unpublish_track(self._publication.sid)
+        except Exception as error:  # a room that goes away meanwhile; rtc names no class for it
+            log.debug("the track was not withdrawn: %s", error)
 
     def close(self, reason: str) -> None:
         """End the call; `run` returns once the slot has gone back. Idempotent."""

@@ -123,14 +123,15 @@ function call({ url, wav, screenshot }) {
   const flags = [...FAKE_MICROPHONE, `--use-file-for-fake-audio-capture=${wav}`];
   return withBrowser(flags, async (context) => {
     const page = await opened(context, url);
-    const notice = await page.locator(".notice").allInnerTexts();
+    const notice = page.locator(".notice");
+    await notice.first().waitFor();
     await connect(page);
     await isHere(page);
     const segment = page.locator(".segment-agent").first();
     await segment.waitFor();
     const peak = await loudest(page, 120);
     const seen = {
-      notice,
+      notice: await notice.allInnerTexts(),
       peak,
       statistics: await statistics(page),
       levels: { you: await levelOf(page, "you"), agent: await levelOf(page, "agent") },
