@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import signal
 import sys
 
@@ -22,7 +23,7 @@ from agent.driver.report import (
     refuse_existing,
     write_json,
 )
-from agent.driver.server import only_model
+from agent.driver.server import default_voice, only_model
 from agent.driver.source import InputAudio, InputError, read_input
 
 __all__ = ["add_arguments", "run"]
@@ -56,6 +57,8 @@ async def _main(options: DriverOptions, audio: InputAudio) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with aiohttp.ClientSession() as http:
         model = options.model or await only_model(http, options.url, options.api_key)
+        voice = options.voice or await default_voice(http, options.url, options.api_key)
+        options = dataclasses.replace(options, voice=voice)
         if options.sessions is None:
             return await _lifecycle(options, model, audio, http)
         return await _load(options, model, audio, http)

@@ -38,7 +38,7 @@ class DriverOptions:
     input_wav: Path
     expected_input_sha256: str | None
     output_dir: Path
-    voice: str
+    voice: str | None
     persona: str
     secondary_persona: str
     replacement_persona: str
@@ -138,7 +138,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--input-wav", type=Path, required=True, help="speech to play, any rate")
     group.add_argument("--expected-input-sha256", help="refuse another file than this one")
     group.add_argument("--output-dir", type=Path, required=True, help="a new folder for each run")
-    group.add_argument("--voice", default="NATF2.pt", help="bundled voice (%(default)s)")
+    group.add_argument("--voice", help="bundled voice (NATF2.pt where the server has it)")
     group.add_argument("--persona", default=_TEACHER, help="persona of the first session")
     group.add_argument("--secondary-persona", default=_SECONDARY, help="of the second session")
     group.add_argument("--replacement-persona", default=_REPLACEMENT, help="of the replacement")

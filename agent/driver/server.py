@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
 from agent.driver.probe import DriverError
+
+USUAL_VOICE = "NATF2.pt"
 
 
 def http_base(url: str) -> str:
@@ -18,14 +21,34 @@ def http_base(url: str) -> str:
 
 async def only_model(http: aiohttp.ClientSession, url: str, api_key: str | None) -> str:
     """The name of the server's only model. Raises `DriverError` where there is another number."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    try:
-        async with http.get(f"{http_base(url)}/v1/models", headers=headers) as response:
-            response.raise_for_status()
-            listed = (await response.json())["data"]
-            names = [str(model["id"]) for model in listed]
-    except (aiohttp.ClientError, KeyError, TypeError, ValueError) as error:
-        raise DriverError("models", type(error).__name__) from error
+    names = [str(model["id"]) for model in await _listed(http, url, api_key, "models")]
     if len(names) != 1:
         raise DriverError("models", f"{len(names)} models served, name one with --model")
     return names[0]
+
+
+async def default_voice(http: aiohttp.ClientSession, url: str, api_key: str | None) -> str:
+    """The usual voice where the server has it or lists none, else the server's own default."""
+    try:
+        voices = await _listed(http, url, api_key, "voices")
+    except DriverError:
+        return USUAL_VOICE
+    names = [str(voice["id"]) for voice in voices]
+    own = [str(voice["id"]) for voice in voices if voice.get("default")]
+    return USUAL_VOICE if USUAL_VOICE in names or not own else own[0]
+
+
+async def _listed(
+    http: aiohttp.ClientSession, url: str, api_key: str | None, what: str
+) -> list[dict[str, Any]]:
+    """The `data` of `/v1/{what}`. Raises `DriverError`, which names the host and the status."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    try:
+        async with http.get(f"{http_base(url)}/v1/{what}", headers=headers) as response:
+            response.raise_for_status()
+            return [dict(entry) for entry in (await response.json())["data"]]
+    except aiohttp.ClientResponseError as error:
+        raise DriverError(what, f"{host} answered with HTTP {error.status}") from error
+    except (aiohttp.ClientError, KeyError, TypeError, ValueError) as error:
+        raise DriverError(what, f"no answer of this protocol from {host}") from error

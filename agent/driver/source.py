@@ -61,6 +61,8 @@ def _decode(path: Path) -> NDArray[np.float32]:
         raise InputError(f"{path}: no audio file that can be read; give a WAV") from error
     if not len(samples):
         raise InputError(f"{path}: has no samples")
+    if not np.isfinite(samples).all():
+        raise InputError(f"{path}: has samples that are no numbers; give a WAV without them")
     mono = samples.mean(axis=1)
     resampled = mono if rate == SAMPLE_RATE else soxr.resample(mono, rate, SAMPLE_RATE)
     return np.asarray(resampled, dtype=np.float32)

@@ -62,7 +62,10 @@ class Script:
     error_after: int | None = None
     read_delay: Callable[[int], float] = lambda _append: 0.0
     health: int = 200
-    models: list[str] = field(default_factory=lambda: ["demo"])
+    models: list[str] | None = field(default_factory=lambda: ["demo"])
+    """`None`: the server asks for a key."""
+    voices: list[str] | None = None
+    """The first is the default; `None`: the server does not list any."""
 
 
 @dataclass
@@ -96,6 +99,7 @@ class ScriptedServer:
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/voices", self._voices)
         app.router.add_get("/v1/realtime", self._socket)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
@@ -109,7 +113,17 @@ class ScriptedServer:
         return web.Response(status=self.script.health)
 
     async def _models(self, _request: web.Request) -> web.Response:
+        if self.script.models is None:
+            raise web.HTTPUnauthorized
         return web.json_response({"data": [{"id": name} for name in self.script.models]})
+
+    async def _voices(self, _request: web.Request) -> web.Response:
+        if self.script.voices is None:
+            raise web.HTTPNotFound
+        listed = enumerate(self.script.voices)
+        return web.json_response(
+            {"data": [{"id": name, "default": index == 0} for index, name in listed]}
+        )
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(autoclose=self.script.finish_handshake, timeout=0.1)

@@ -339,6 +339,41 @@ def test_the_only_model_is_the_default(scripted: Serve, drive: Run) -> None:
     assert "2 models served, name one with --model" in outcome.output
 
 
+# contract: K0
+@pytest.mark.parametrize(
+    ("voices", "asked"),
+    [
+        (None, "NATF2.pt"),
+        (["NATM1.pt", "NATF2.pt"], "NATF2.pt"),
+        (["OWN.pt", "OTHER.pt"], "OWN.pt"),
+    ],
+)
+def test_the_usual_voice_is_asked_for_where_the_server_has_it(
+    scripted: Serve, drive: Run, voices: list[str] | None, asked: str
+) -> None:
+    server = scripted(Script(voices=voices))
+    assert one(drive, server).code == 0
+    assert server.seen.opened[0]["session"]["voice"] == asked
+
+
+def test_a_server_that_does_not_answer_is_named_with_its_status(
+    scripted: Serve, drive: Run
+) -> None:
+    server = scripted(Script(models=None))
+    outcome = one(drive, server)
+    assert outcome.code == 1
+    assert f"127.0.0.1:{server.port} answered with HTTP 401" in outcome.output
+
+
+def test_samples_that_are_no_numbers_are_refused(scripted: Serve, drive: Run, wav: Any) -> None:
+    samples = np.full(FRAMES * 1920, np.nan, np.float32)
+    soundfile.write(wav, samples, 24_000, subtype="FLOAT")
+    server = scripted(Script())
+    outcome = one(drive, server)
+    assert (outcome.code, server.seen.connections) == (2, 0)
+    assert "no numbers" in outcome.output
+
+
 def test_a_file_that_is_no_wav_gives_one_line(scripted: Serve, drive: Run, wav: Any) -> None:
     wav.write_bytes(b"no audio")
     outcome = one(drive, scripted(Script()))

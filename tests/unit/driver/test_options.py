@@ -24,7 +24,7 @@ def parse(*flags: str) -> DriverOptions:
     ("name", "default"),
     [
         ("url", "ws://127.0.0.1:8099/v1/realtime?duplex=1"),
-        ("voice", "NATF2.pt"),
+        ("voice", None),
         ("expected_input_sha256", None),
         ("tail_s", 2.0),
         ("drain_s", 2.0),
