@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     except DriverError as error:
         print(f"driver: {error}", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except asyncio.CancelledError:
         print("driver: cancelled, nothing was reported", file=sys.stderr)
         return CANCELLED
 
@@ -54,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
 async def _main(options: DriverOptions, audio: InputAudio) -> int:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    # Also where a shell started the driver in the background, with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with aiohttp.ClientSession() as http:
         model = options.model or await only_model(http, options.url, options.api_key)
         voice = options.voice or await default_voice(http, options.url, options.api_key)
