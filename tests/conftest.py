@@ -7,6 +7,7 @@ Every test carries exactly one category marker. Long forms run with `--full` and
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -15,6 +16,8 @@ import pytest
 import torch
 
 os.environ.setdefault("NO_TORCH_COMPILE", "1")
+# A runner in the background has SIGINT ignored, and every process of a test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CATEGORIES = {"unit", "parity", "e2e", "browser", "gpu"}
 SEED = int(os.environ.get("PERSONAPLEX_TEST_SEED", "20"))
