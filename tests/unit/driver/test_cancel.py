@@ -49,8 +49,12 @@ PHASES: dict[str, tuple[Script, str, Callable[[ScriptedServer], bool]]] = {
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize(
     ("mode", "signal_number"),
-    [((), signal.SIGINT), (("--sessions", "1"), signal.SIGTERM)],
-    ids=["lifecycle", "load"],
+    [
+        ((), signal.SIGINT),
+        (("--sessions", "1"), signal.SIGINT),
+        (("--sessions", "1"), signal.SIGTERM),
+    ],
+    ids=["lifecycle", "load", "load-term"],
 )
 def test_cancelled_in_each_phase(
     scripted: Serve,
