@@ -96,38 +96,38 @@ def check_session(
 ) -> None:
     """Raise `AcceptanceError` at the first rule that the session breaks."""
     bad = len(audio.invalid)
-    _require(not bad, "audio_packets", f"{bad} invalid")
-    _require(stats.output_samples > 0, "pcm16_output", "0 samples")
+    require(not bad, "audio_packets", f"{bad} invalid")
+    require(stats.output_samples > 0, "pcm16_output", "0 samples")
     rms = stats.audio_rms if stats.audio_rms is not None else math.nan
-    _require(math.isfinite(rms) and rms > MINIMUM_RMS, "audio_rms", f"{rms:.2e}")
-    _require(
+    require(math.isfinite(rms) and rms > MINIMUM_RMS, "audio_rms", f"{rms:.2e}")
+    require(
         0 < stats.input_frames == planned_frames,
         "input_frames",
         f"{stats.input_frames} of {planned_frames} sent",
     )
-    _require(
+    require(
         stats.output_samples % FRAME_SAMPLES == 0,
         "whole_codec_frames",
         f"{stats.output_samples} samples",
     )
     _at_least("audio_chunks", stats.audio_chunks, options.minimum_audio_chunks)
     deficit = stats.frame_deficit if stats.frame_deficit is not None else stats.input_frames
-    _require(
+    require(
         0 <= deficit <= options.max_frame_deficit,
         "frame_deficit",
         f"input {stats.input_frames}, output {stats.output_frames}, "
         f"deficit {deficit}, allowed 0 to {options.max_frame_deficit}",
     )
     _at_least("voiced_frames", stats.voiced_frames or 0, options.min_voiced_frames)
-    _require(stats.data_plane is not False, "scheduler_data_plane", "0 deltas with its metadata")
+    require(stats.data_plane is not False, "scheduler_data_plane", "0 deltas with its metadata")
     ids = len(stats.response_ids)
-    _require(ids == 1, "response_identity", f"{ids} response ids, expected 1")
+    require(ids == 1, "response_identity", f"{ids} response ids, expected 1")
 
 
 def check_capabilities(capabilities: Mapping[str, Any]) -> None:
     """Raise `AcceptanceError` where a capability that the scenario rests on differs."""
     wrong = [key for key, value in REQUIRED_CAPABILITIES.items() if capabilities.get(key) != value]
-    _require(not wrong, "capabilities", ", ".join(wrong))
+    require(not wrong, "capabilities", ", ".join(wrong))
 
 
 def check_ceiling(check: str, value: float | None, ceiling: float | None) -> None:
@@ -135,13 +135,14 @@ def check_ceiling(check: str, value: float | None, ceiling: float | None) -> Non
     if ceiling is None:
         return
     shown = "missing" if value is None else f"{value:.3f}"
-    _require(value is not None and value <= ceiling, check, f"{shown}, allowed {ceiling}")
+    require(value is not None and value <= ceiling, check, f"{shown}, allowed {ceiling}")
 
 
 def _at_least(check: str, value: int, minimum: int) -> None:
-    _require(value >= minimum, check, f"{value}, at least {minimum}")
+    require(value >= minimum, check, f"{value}, at least {minimum}")
 
 
-def _require(condition: bool, check: str, numbers: str) -> None:
+def require(condition: bool, check: str, numbers: str) -> None:
+    """Raise `AcceptanceError` where `condition` does not hold."""
     if not condition:
         raise AcceptanceError(check, numbers)

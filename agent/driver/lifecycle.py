@@ -19,6 +19,7 @@ from agent.driver.acceptance import (
     SessionStatistics,
     check_capabilities,
     check_session,
+    require,
     statistics,
 )
 from agent.driver.load import START_DELAY_S
@@ -84,7 +85,7 @@ class Lifecycle:
         primary = await self._open("primary", self._options.persona)
         secondary = await self._open("secondary", self._options.secondary_persona)
         result.capabilities = self._equal_capabilities(primary, secondary)
-        _require(primary.session_id != secondary.session_id, "session_ids", "not distinct")
+        require(primary.session_id != secondary.session_id, "session_ids", "not distinct")
         result.overflow_error_code = await self._overflow()
 
         await self._round([primary, secondary], self._audio)
@@ -111,7 +112,7 @@ class Lifecycle:
     async def _healthy(self) -> None:
         try:
             async with self._http.get(f"{http_base(self._options.url)}/health") as response:
-                _require(response.status == 200, "health", f"status {response.status}")
+                require(response.status == 200, "health", f"status {response.status}")
         except aiohttp.ClientError as error:
             raise DriverError("health", type(error).__name__) from error
 
@@ -124,7 +125,7 @@ class Lifecycle:
 
     @staticmethod
     def _equal_capabilities(one: Probe, other: Probe) -> dict[str, Any]:
-        _require(one.capabilities == other.capabilities, "capabilities", "differ between sessions")
+        require(one.capabilities == other.capabilities, "capabilities", "differ between sessions")
         return one.capabilities
 
     async def _overflow(self) -> str:
@@ -132,7 +133,7 @@ class Lifecycle:
             await self._open("overflow", self._options.persona)
         except Refused as refused:
             expected = refused.code == "resource_exhausted"
-            _require(expected, "overflow", f"refused with {refused.code}")
+            require(expected, "overflow", f"refused with {refused.code}")
             return refused.code
         raise AcceptanceError("overflow", "a third session was admitted")
 
@@ -147,7 +148,7 @@ class Lifecycle:
                 if refused.code != "resource_exhausted" or time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(RETRY_S)
-        _require(probe.session_id not in known, "session_ids", "the replacement's is not fresh")
+        require(probe.session_id not in known, "session_ids", "the replacement's is not fresh")
         return probe
 
     async def _round(self, probes: Sequence[Probe], audio: InputAudio) -> None:
@@ -161,7 +162,7 @@ class Lifecycle:
         await asyncio.sleep(self._options.drain_s)
 
     def _accept(self, probe: Probe, audio: InputAudio) -> SessionStatistics:
-        _require(not probe.audio_before_input, "stream", "audio before the first input frame")
+        require(not probe.audio_before_input, "stream", "audio before the first input frame")
         return self._check(probe, len(audio.frames), 0)
 
     def _check(self, probe: Probe, frames: int, since: int) -> SessionStatistics:
@@ -179,7 +180,7 @@ class Lifecycle:
     ) -> int:
         stats = self._check(probe, len(audio.frames), since)
         same = stats.response_ids == before.response_ids
-        _require(same, "response_identity", "the survivor's response changed")
+        require(same, "response_identity", "the survivor's response changed")
         return stats.output_frames or 0
 
     async def _abandon(self) -> None:
@@ -201,12 +202,7 @@ def _row(probe: Probe, stats: SessionStatistics) -> dict[str, Any]:
 
 def _disjoint(one: SessionStatistics, other: SessionStatistics) -> None:
     shared = set(one.response_ids) & set(other.response_ids)
-    _require(not shared, "response_identity", f"{len(shared)} response ids shared by sessions")
-
-
-def _require(condition: bool, check: str, numbers: str) -> None:
-    if not condition:
-        raise AcceptanceError(check, numbers)
+    require(not shared, "response_identity", f"{len(shared)} response ids shared by sessions")
 
 
 def _write_events(path: Path, probe: Probe) -> None:

@@ -60,10 +60,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def batches(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
 def surroundings(options: argparse.Namespace) -> dict[str, object]:
     return {
         "model": options.model,
