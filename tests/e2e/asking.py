@@ -1,0 +1,79 @@
+"""Asking the demo what it knows, and reading its answer off the sound that came back.
+
+`spoken` is a question in a synthesised voice, `heard_lines` what was said in a recording, line by
+line, as a recogniser makes it out among everything that the demo may say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from model.core import SAMPLE_RATE
+from model.demo.corpus import normalise, trim
+from model.demo.recognise import ClosedSet
+from model.demo.speakers import Speaker, speak
+from model.demo.texts import TEXTS, load_texts
+from tests.e2e.caller import Sound
+
+CHECKPOINT = Path(__file__).resolve().parents[2] / "model" / "demo" / "checkpoint"
+VOICE = Speaker("flite", "slt")
+LOUD = 0.01
+"""RMS of 20 ms above which somebody speaks; what Opus makes of silence stays below."""
+WINDOW = SAMPLE_RATE // 50
+PAUSE_WINDOWS = 30
+"""Of silence between two lines; pauses within a line are shorter."""
+SHORTEST_WINDOWS = 10
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and the one right answer."""
+
+    words: str
+    answer: str
+
+
+def question(words: str) -> Question:
+    """A wording that the demo was taught. Raises `KeyError` for any other."""
+    return Question(words, dict(load_texts(TEXTS).questions)[words])
+
+
+QUESTIONS = tuple(
+    map(
+        question,
+        ("what is the capital of France", "are you a human", "do you have a swimming pool"),
+    )
+)
+
+
+@cache
+def spoken(words: str, voice: Speaker = VOICE) -> Sound:
+    """The words at 24 kHz, in a voice that the demo was trained to hear."""
+    return normalise(trim(speak(voice, [words])[0]))
+
+
+def heard_lines(sound: Sound) -> list[str]:
+    """Every line in a 24 kHz recording of the agent, empty where none was made out."""
+    return [_everything().recognise(part) for part in spoken_parts(sound)]
+
+
+def spoken_parts(sound: Sound) -> list[Sound]:
+    """A recording cut where nobody speaks."""
+    count = len(sound) // WINDOW
+    windows = sound[: count * WINDOW].reshape(count, WINDOW)
+    loud = np.flatnonzero(np.sqrt(np.mean(np.square(windows), 1)) > LOUD)
+    groups = np.split(loud, np.flatnonzero(np.diff(loud) > PAUSE_WINDOWS) + 1)
+    return [
+        sound[max(0, group[0] - 8) * WINDOW : (group[-1] + 9) * WINDOW]
+        for group in groups
+        if len(group) >= SHORTEST_WINDOWS
+    ]
+
+
+@cache
+def _everything() -> ClosedSet:
+    return ClosedSet(load_texts(TEXTS).spoken)
