@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from agent.command import CommandError, configure_logging
 from agent.loading import EngineFactory, ModelAbout, about_model, make_engine
+from agent.outages import check_server
 from agent.serve import listen, serve
 from agent.settings import Settings, check_livekit_url, load
 from agent.settings import add_arguments as add_settings
-from agent.worker import check_server
 
 log = logging.getLogger(__name__)
 SWITCH_INTERVAL_SECONDS = 0.001

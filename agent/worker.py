@@ -10,15 +10,15 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import aiohttp
-from livekit import api
 from livekit.agents import AgentServer, JobContext, JobExecutorType, JobRequest
 
 from agent.busy import BusyNotice
 from agent.job import JobRules, run_job
 from agent.manager import SessionManager
+from agent.outages import HelplessServer, LostServer, ask_server
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -35,26 +35,6 @@ RETRY_FOR_EVER = 2**31
 IDLE_RUNNERS = 1
 
 
-class Outage(logging.Filter):
-    """One line for a lost server, where the framework has one for each attempt to reconnect."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-        self._lasting = False
-
-    def over(self) -> None:
-        self._lasting = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not record.getMessage().startswith("failed to connect to livekit"):
-            return True
-        if not self._lasting:
-            self._lasting = True
-            log.warning("lost the LiveKit server at %s; trying until it is back", self._url)
-        return False
-
-
 class Worker:
     """One registration with one LiveKit server."""
 
@@ -68,7 +48,8 @@ class Worker:
         self._rooms: set[str] = set()
         self._busy = BusyNotice(settings)
         self._registered: Callable[[], None] = lambda: None
-        self._outage = Outage(settings.livekit_url)
+        self._lost = LostServer(settings.livekit_url)
+        self._helpless = HelplessServer(settings.livekit_url, partial(ask_server, settings))
         self._server = self._make_server()
 
     def _make_server(self) -> AgentServer:
@@ -105,11 +86,13 @@ class Worker:
         """Serve until `aclose`; comes back by itself when the LiveKit server does."""
         self._registered = registered
         framework = logging.getLogger("livekit.agents")
-        framework.addFilter(self._outage)
+        framework.addFilter(self._lost)
+        watching = asyncio.create_task(self._helpless.run())
         try:
             await self._server.run(devmode=False)
         finally:
-            framework.removeFilter(self._outage)
+            watching.cancel()
+            framework.removeFilter(self._lost)
 
     async def drain(self) -> None:
         """Take no more jobs; return when those that run are over."""
@@ -121,7 +104,7 @@ class Worker:
 
     def _announce(self, worker_id: str, server_info: Any) -> None:
         settings = self._settings
-        self._outage.over()
+        self._lost.over()
         log.info("registered with %s as %s", settings.livekit_url, settings.agent_name)
         self._registered()
 
@@ -164,25 +147,3 @@ class Worker:
             await run_job(ctx, self._manager, self._rules)
         finally:
             self._rooms.discard(room)
-
-
-async def check_server(settings: Settings) -> str | None:
-    """Why the LiveKit server cannot be used, in one line, or none."""
-    url = settings.livekit_url
-    try:
-        async with asyncio.timeout(10):
-            async with api.LiveKitAPI(
-                url, settings.livekit_api_key, settings.livekit_api_secret
-            ) as livekit:
-                await livekit.room.list_rooms(api.ListRoomsRequest(names=["-"]))
-    except api.TwirpError as error:
-        if error.status in (401, 403):
-            return (
-                f"the LiveKit server at {url} refuses the key or the secret; "
-                "check LIVEKIT_API_KEY and LIVEKIT_API_SECRET against its `keys`"
-            )
-        return f"the LiveKit server at {url} answers {error.code}: {error.message}"
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        why = str(error) or "no answer within 10 s"
-        return f"no LiveKit server at {url} ({why}); check LIVEKIT_URL or start the server"
-    return None
