@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,11 +44,16 @@ class Server:
 
 @asynccontextmanager
 async def serving(
-    engine: Engine, options: HttpOptions | None = None, *, manager: SessionManager | None = None
+    engine: Engine,
+    options: HttpOptions | None = None,
+    *,
+    manager: SessionManager | None = None,
+    routes: Iterable[web.RouteDef] = (),
 ) -> AsyncIterator[Server]:
     """Start, serve, and close whatever is left."""
     manager = manager or SessionManager(engine)
-    runner = web.AppRunner(build_app(manager, options or HttpOptions()), shutdown_timeout=1.0)
+    app = build_app(manager, options or HttpOptions(), routes)
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

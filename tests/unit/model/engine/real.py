@@ -7,7 +7,7 @@ say is taken from a run of its own; a schedule then mixes tracks, slots and star
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -50,21 +50,26 @@ CONFIG: ModelConfig = dataclasses.replace(
         ),
     ),
 )
-VOICES = {"one.pt": 3, "two.pt": 9}
+WHOLE_TINY: ModelConfig = dataclasses.replace(TINY, lm=dataclasses.replace(TINY.lm, dep_q=8))
+"""The preset as it is, whose context is long enough for a prefill of several chunks."""
+VOICES: Mapping[str, int] = {"one.pt": 3, "two.pt": 9}
 """Frames of the voice; the prompt is 12 positions longer, and one for each persona token."""
 
 
 @cache
-def weights() -> tuple[LanguageModel, Mimi]:
-    drawn = random_weights(CONFIG, SEED)
-    return build_lm(CONFIG.lm, drawn.lm), build_mimi(CONFIG, drawn.mimi)
+def weights(config: ModelConfig = CONFIG) -> tuple[LanguageModel, Mimi]:
+    drawn = random_weights(config, SEED)
+    return build_lm(config.lm, drawn.lm), build_mimi(config, drawn.mimi)
 
 
-def read_prompt(spec: SessionSpec) -> Prompt:
+def read_prompt(
+    spec: SessionSpec, config: ModelConfig = CONFIG, voices: Mapping[str, int] = VOICES
+) -> Prompt:
     """A voice of random codes; the persona has a token for each character."""
-    random = torch.Generator().manual_seed(VOICES[spec.voice])
-    codes = torch.randint(CONFIG.lm.card, (8, VOICES[spec.voice]), generator=random)
-    return build_prompt_from_codes(codes, [5 + ord(c) % 90 for c in spec.persona], CONFIG)
+    frames = voices[spec.voice]
+    random = torch.Generator().manual_seed(frames)
+    codes = torch.randint(config.lm.card, (8, frames), generator=random)
+    return build_prompt_from_codes(codes, [5 + ord(c) % 90 for c in spec.persona], config)
 
 
 @dataclass(frozen=True)
@@ -118,20 +123,24 @@ class RealRig:
     fixed_rows: bool = True
     poison: bool = True
     prefix_bytes: int = 1 << 24
+    config: ModelConfig = CONFIG
+    voices: Mapping[str, int] = field(default_factory=lambda: VOICES)
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
-        lm, mimi = weights()
+        lm, mimi = weights(self.config)
         cpu = torch.device("cpu")
         rows = rows_for(self.slots, cpu)
         prepared, _ = prepare_fastest(lm, rows)
-        self.step = FrameStep(lm, mimi, CONFIG, rows, prepared=prepared, sampling=True)
+        self.step = FrameStep(lm, mimi, self.config, rows, prepared=prepared, sampling=True)
         self.stepper = DeviceStepper(self.step, cpu, slots=self.slots, poison=self.poison)
         self.engine: ServingEngine[Prompt, Prefix] = ServingEngine(
             self.stepper,
-            read_prompt,
+            lambda spec: read_prompt(spec, self.config, self.voices),
             lambda: str,
-            ModelFacts(tuple(sorted(VOICES)), SessionSpec("one.pt", ""), CONTEXT),
+            ModelFacts(
+                tuple(sorted(self.voices)), SessionSpec("one.pt", ""), self.config.lm.context
+            ),
             prefix_bytes=self.prefix_bytes,
             fixed_rows=self.fixed_rows,
             clock=self.clock,
