@@ -122,10 +122,11 @@ class ServingEngine(Generic[PromptT, PrefixT]):
         return self._facts.context
 
     def prepare(self, spec: SessionSpec) -> Future[int]:
-        if spec.voice in self.voices:
+        refusal = self._fault if spec.voice in self.voices else _unknown_voice(spec)
+        if refusal is None:
             return self._calls.prepare(spec)
         refused: Future[int] = Future()
-        refused.set_exception(_unknown_voice(spec))
+        refused.set_exception(refusal)
         return refused
 
     def open(self, deliver: Deliver, *, queue_frames: int = 25) -> Handle:

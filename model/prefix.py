@@ -56,12 +56,16 @@ class PrefixCache(Generic[PrefixT]):
 class _Job(Generic[PromptT, PrefixT]):
     """One pair on its way: being read, then prefilled chunk by chunk."""
 
-    key: Key
-    reading: Future[PromptT]
+    spec: SessionSpec
+    reading: Future[PromptT] = field(default_factory=Future)
     asked: bool = False
     """A call waits for it; else only futures of `prepare` do."""
     futures: list[Future[int]] = field(default_factory=list)
     prefill: Prefill[PrefixT] | None = None
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.spec)
 
     @property
     def wanted(self) -> bool:
@@ -144,25 +148,21 @@ class Prefills(Generic[PromptT, PrefixT]):
 
     def _join(self, spec: SessionSpec, future: Future[int] | None) -> None:
         """Wait for the pair's job along with everybody else, or start it."""
-        key = key_of(spec)
-        job = self._jobs.get(key)
-        fresh = job is None or job.reading.cancelled()
-        if job is None or fresh:
-            job = _Job[PromptT, PrefixT](key, Future())
-            self._jobs[key] = job
+        known = self._jobs.get(key_of(spec))
+        job = self._jobs[key_of(spec)] = known or _Job[PromptT, PrefixT](spec)
         if future is None:
             job.asked = True
         else:
             job.futures.append(future)
-        if fresh:
-            self._reader.submit(self._read_job, job, spec)
+        if known is None:
+            self._reader.submit(self._read_job, job)
 
-    def _read_job(self, job: _Job[PromptT, PrefixT], spec: SessionSpec) -> None:
+    def _read_job(self, job: _Job[PromptT, PrefixT]) -> None:
         """On the reader's thread: voice and persona become a prompt."""
         try:
             if job.wanted:
                 self.reads += 1
-                job.reading.set_result(self._read(spec))
+                job.reading.set_result(self._read(job.spec))
             else:
                 job.reading.cancel()
         except Exception as error:
@@ -171,8 +171,12 @@ class Prefills(Generic[PromptT, PrefixT]):
 
     def _step(self, job: _Job[PromptT, PrefixT]) -> None:
         if job.prefill is None:
-            if job.reading.cancelled() or not job.wanted:
+            if not job.wanted:
                 del self._jobs[job.key]
+                return
+            if job.reading.cancelled():  # by the reader, just before somebody joined
+                job.reading = Future()
+                self._reader.submit(self._read_job, job)
                 return
             job.prefill = self._begin(self._measured(job))
         self.chunks += 1

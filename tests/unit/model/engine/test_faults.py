@@ -61,11 +61,21 @@ def test_a_step_that_raises_twice_is_a_device_fault() -> None:
     assert rig.engine.stats().faulted
     with pytest.raises(EngineFault):
         rig.caller(A)
-    prepared = rig.engine.prepare(B)
+    assert isinstance(rig.engine.prepare(B).exception(timeout=0), EngineFault)
     for caller in [*callers, unbound]:
         caller.close()
     rig.ticks(1)
     assert [c.released for c in [*callers, unbound]] == [1, 1, 1]
+
+
+# contract: I5
+def test_a_prepare_under_way_ends_with_the_device() -> None:
+    rig = Rig(1)
+    (caller,) = rig.seated(A)
+    rig.reader.held = True
+    prepared = rig.engine.prepare(B)
+    rig.stepper.raises = [RuntimeError("once"), RuntimeError("twice")]
+    rig.round(caller)
     assert isinstance(prepared.exception(timeout=0), EngineFault)
 
 

@@ -175,6 +175,28 @@ def test_a_call_that_joins_a_cancelled_prepare_still_gets_its_prefix() -> None:
     assert caller.bound and rig.engine.stats().prefills == 1
 
 
+# contract: B3
+def test_a_prepare_that_joins_while_the_reader_drops_a_cancelled_one_is_read_after_all() -> None:
+    rig = Rig(1)
+    rig.reader.held = True
+    dropped, late = rig.engine.prepare(B), []
+    rig.ticks(1)
+    dropped.cancel()
+    (job,) = rig.engine._prefills._jobs.values()
+    reading, cancel = job.reading, job.reading.cancel
+
+    def join_and_cancel() -> bool:
+        late.append(rig.engine.prepare(B))
+        rig.ticks(1)
+        return cancel()
+
+    reading.cancel = join_and_cancel  # type: ignore[method-assign]
+    rig.reader.held = False
+    rig.reader.run_all()
+    rig.ticks(7)
+    assert late[0].result(timeout=0) == 200 and rig.reads == ["b.pt"]
+
+
 # contract: I3
 def test_the_cache_is_bounded_in_bytes_and_forgets_the_least_recently_used() -> None:
     cache: PrefixCache[FakePrefix] = PrefixCache(100)
