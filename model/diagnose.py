@@ -19,7 +19,7 @@ from model.device import DeviceStepper
 from model.host import Device
 from model.lm_state import round_cells
 from model.loading import build_stepper, compute_threads, pick_device, prompt_reader
-from model.prefill import Prefix
+from model.prefill import Prefix, prefill
 from model.stepper import StepInput
 
 TIMED_STEPS = 50
@@ -78,7 +78,7 @@ def time_steps(info: CheckpointInfo, sessions: int, device: str, dtype: str | No
     checkpoint = load_checkpoint(info.name, device=place, dtype=DTYPES[dtype] if dtype else None)
     stepper = build_stepper(checkpoint, place, max_sessions=sessions)
     load_s = time.perf_counter() - began
-    prefix = _default_prefix(checkpoint, stepper)
+    prefix = _default_prefix(checkpoint)
     for slot in range(sessions):
         stepper.admit(slot, prefix, None)
     taken = sorted(_timed_steps(stepper, prefix.positions))
@@ -93,14 +93,10 @@ def time_steps(info: CheckpointInfo, sessions: int, device: str, dtype: str | No
     )
 
 
-def _default_prefix(checkpoint: Checkpoint, stepper: DeviceStepper) -> Prefix:
+def _default_prefix(checkpoint: Checkpoint) -> Prefix:
     info = checkpoint.info
     spec = SessionSpec(info.default_voice, info.default_persona)
-    prefill = stepper.begin_prefill(prompt_reader(checkpoint)(spec))
-    prefix = prefill.advance()
-    while prefix is None:
-        prefix = prefill.advance()
-    return prefix
+    return prefill(checkpoint.lm, info.config, prompt_reader(checkpoint)(spec))
 
 
 def _timed_steps(stepper: DeviceStepper, start: int) -> list[float]:

@@ -19,6 +19,7 @@ from model.checkpoint.load import DTYPES, Checkpoint, CheckpointInfo, load_check
 from model.core import EngineError, InvalidVoice, PromptTooLong, SessionSpec
 from model.loading import pick_device, prompt_reader
 from model.modes import prepare_fastest
+from model.prefill import prefill
 from model.step import FrameOutput, FrameStep
 from model.tokenizer import TextJoiner
 
@@ -95,10 +96,7 @@ class OfflineBatch:
         limit = self.info.config.lm.context // 2
         if prompt.positions > limit:
             raise PromptTooLong(prompt.positions, limit)
-        prefill = self._step.begin_prefill(prompt)
-        prefix = prefill.advance()
-        while prefix is None:
-            prefix = prefill.advance()
+        prefix = prefill(checkpoint.lm, self.info.config, prompt)
         self._step.admit(slot, prefix, spec.sampling)
 
     def _emit(self, output: FrameOutput, live: NDArray[np.bool_]) -> OfflineFrame:

@@ -146,16 +146,19 @@ class FrameStep:
     @torch.inference_mode()
     def admit(self, slot: int, prefix: Prefix, sampling: Sampling | None) -> None:
         """Start a call in the slot, its codec fresh. Raises as `LMSlots.admit`."""
-        self.reset(slot)
+        self._begin_sound(slot, prefix.positions)
         self.lm_slots.admit(slot, prefix, sampling)
-        self.origins[slot] = prefix.positions
 
     def reset(self, slot: int) -> None:
         """Forget everything of the slot (contract A5)."""
+        self._begin_sound(slot, 0)
         self.lm_slots.reset(slot)
+
+    def _begin_sound(self, slot: int, origin: int) -> None:
+        """A fresh codec whose first frame is stepped at position `origin`."""
         self.codec_state.reset(slot)
         self.carry.reset(slot)
-        self.origins[slot] = 0
+        self.origins[slot] = origin
 
     def state_tensors(self, slot: int) -> dict[str, Tensor]:
         """Views of all floating state of the slot, by stage; tests poison them (contract I6)."""
