@@ -99,6 +99,8 @@ class SilenceClock:
         if not self._session.busy:
             self._used += 1
             self._feed()
+            if not self._running:
+                return  # that frame has ended the session
         now = self._loop.time()
         following = deadline + FRAME_SECONDS
         if following < now:

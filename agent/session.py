@@ -20,11 +20,12 @@ from agent.continuation import SilenceClock
 from agent.counters import Counters
 from agent.errors import CODES, SessionError, refusal
 from agent.framing import Framer, Reservation, Samples
+from agent.holding import Holding
 from agent.policy import CancelMode, Continuation, Policy
 from agent.responses import Responses
 from agent.sink import OutputFrame, ResponseInfo, Sink
 from agent.timers import Timers
-from agent.turns import OPEN_DBFS, Hold, TurnThresholds, level_dbfs
+from agent.turns import OPEN_DBFS, TurnThresholds, level_dbfs
 from model import (
     FRAME_SAMPLES,
     SAMPLE_RATE,
@@ -77,7 +78,6 @@ class Session:
         self._framer = Framer()
         self._in_flight: deque[Reservation] = deque()
         self._responses = Responses(policy, self.id, sink, owner.turns)
-        self._hold: Hold | None = None
         self._preparing: asyncio.Future[int] | None = None
         self._appended_since_commit = False
         self._clock = self._make_clock(policy)
@@ -85,6 +85,7 @@ class Session:
         self._handle = self._engine.open(
             self._deliver, queue_frames=max(2, policy.in_flight_frames)
         )
+        self._holding = Holding(self._engine, self._handle)
         self._timers = Timers(self._loop, policy, self.close)
 
     # What others may ask.
@@ -99,7 +100,7 @@ class Session:
 
     @property
     def holding(self) -> bool:
-        return self._hold is not None
+        return self._holding.active
 
     @property
     def busy(self) -> bool:
@@ -179,7 +180,8 @@ class Session:
         if self.state != "open":
             return
         self.check_room(samples.size)
-        self._heard()
+        if not self._heard():
+            return
         self.counters.accepted += self._framer.append(samples, self._loop.time())
         self._appended_since_commit = self._appended_since_commit or samples.size > 0
         if self._clock is not None:
@@ -198,9 +200,8 @@ class Session:
 
     def push_frame(self, pcm: Pcm, *, clocked: bool = False) -> None:
         """Take one whole frame of a room."""
-        if self.state != "open":
+        if self.state != "open" or not self._heard():
             return
-        self._heard()
         self._accept(pcm, clocked)
         if len(self._framer.waiting) > self.policy.queue_frames and self.policy.drop_oldest:
             self._framer.drop_oldest()
@@ -229,9 +230,11 @@ class Session:
         self.counters.dropped_cancel += self._framer.clear()
         self._appended_since_commit = False
 
-    def _heard(self) -> None:
+    def _heard(self) -> bool:
+        """Input of whatever kind has come, which binds; false where that has ended the call."""
         self._timers.heard()
         self.bind()
+        return self.state == "open"
 
     def _accept(self, pcm: Pcm, clocked: bool) -> None:
         self._framer.push(pcm, self._loop.time(), clocked=clocked)
@@ -283,8 +286,9 @@ class Session:
         if self.state != "open":
             return
         self._responses.request(self.epoch, self._frames_to_loud(), metadata, event_id)
-        self._heard()
-        self._release_hold()
+        if not self._heard():
+            return
+        self._heed_request()
         if self._clock is not None:
             self._clock.turn_given()
 
@@ -314,22 +318,26 @@ class Session:
         if (mode or self.policy.cancel_mode) == "hard":
             self._restart()
         else:
-            self._hold = Hold()
             self.counters.holds += 1
-            self._engine.hold(self._handle, True)
+            self._holding.start()
 
     def _restart(self) -> None:
-        self._release_hold()
+        self._holding.end()
         self.counters.dropped_cancel += len(self._in_flight)
         self._in_flight.clear()
         self._framer.restart(self._engine.restart(self._handle))
         self.counters.epochs += 1
         self._pump()
 
-    def _release_hold(self) -> None:
-        if self._hold is not None:
-            self._hold = None
-            self._engine.hold(self._handle, False)
+    def _heed_request(self) -> None:
+        """A `response.create` ends a hold, where responses follow speech once it is taken up.
+
+        Before that what it asks about has not been heard, and the model would go on with what it
+        was stopped in.
+        """
+        taken_up = self.response is not None and self.response.requested
+        if taken_up or (self.responding and not self.policy.cut_responses):
+            self._holding.end()
 
     # The engine's events, on the loop.
 
@@ -367,14 +375,14 @@ class Session:
             return
         self._in_flight.popleft()
         self.counters.stepped += 1
-        held = result.held or self._hold is not None
-        if self._hold is not None and self._hold.step(expected.frame.level):
-            self._release_hold()
+        held = result.held or self.holding
+        self._holding.heard(expected.frame.level)
         self._responses.step(self._output(result, expected, held))
+        self._heed_request()
         self.counters.emitted = self._responses.emitted
         self.counters.withheld = self._responses.withheld
         self._pump()
-        if self._clock is not None and self.state == "open":
+        if self._clock is not None:
             self._clock.stepped()
 
     def _output(self, result: FrameResult, source: Reservation, held: bool) -> OutputFrame:
@@ -408,14 +416,16 @@ class Session:
         """Give the slot back; `Sink.closed` follows once that has happened. Idempotent."""
         if self.state != "open":
             return
-        self._responses.end("cancelled", "session_closed", self.epoch)
+        # First of all: whoever is told of the end below may find its client gone, and close again.
         self.state = "closing"
         self._close_reason, self._expired = reason, expired
+        self._responses.end("cancelled", "session_closed", self.epoch)
         self.counters.dropped_close += len(self._in_flight) + self._framer.clear()
         self._in_flight.clear()
         self._timers.stop()
         if self._clock is not None:
             self._clock.stop()
+            self._clock = None
         if self._preparing is not None:
             self._preparing.cancel()
         self._timers.patience(0.0 if reason == "engine_fault" else RELEASE_PATIENCE_S, self._finish)

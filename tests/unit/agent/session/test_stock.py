@@ -1,4 +1,4 @@
-"""Stock mood in virtual time: responses that follow speech, `response.create`, holds, silence."""
+"""Stock mood in virtual time: responses that follow speech, `response.create`, silence."""
 
 from __future__ import annotations
 
@@ -8,47 +8,12 @@ import numpy as np
 import pytest
 
 from agent.errors import SessionError
-from agent.manager import SessionManager
-from agent.policy import DUPLEX, DUPLEX_CONTINUATION, ROOM, STOCK, Policy
-from agent.session import Session
-from model import FRAME_SAMPLES
+from agent.policy import DUPLEX, DUPLEX_CONTINUATION, ROOM
 from tests.fakes.clock import run
-from tests.fakes.engine import FakeEngine, Said, Script
-from tests.fakes.sink import ListSink
+from tests.fakes.engine import Said
+from tests.unit.agent.session.calls import FRAME_S, LOUD_ONLY, frames, opened, paced, speaking
 
 pytestmark = pytest.mark.unit
-
-FRAME_S = 0.08
-TALK = Said(" word", 50, 0.1)
-LOUD_ONLY = Said("", 3, 0.1)
-
-
-def frames(count: int, amplitude: float = 0.0) -> np.ndarray:
-    return np.full(count * FRAME_SAMPLES, amplitude, np.float32)
-
-
-def speaking(*spans: range, said: Said = TALK) -> Script:
-    """The agent speaks in these frames, counted over the whole call."""
-    seen = 0
-
-    def script(epoch: int, seq: int, pcm: np.ndarray) -> Said:
-        nonlocal seen
-        seen += 1
-        return said if any(seen in span for span in spans) else Said()
-
-    return script
-
-
-def opened(script: Script, policy: Policy = STOCK, **engine: object) -> tuple[Session, ListSink]:
-    sink = ListSink()
-    fake = FakeEngine(script=script, **engine)  # type: ignore[arg-type]
-    return SessionManager(fake).open(policy, sink), sink
-
-
-async def paced(session: Session, count: int, amplitude: float = 0.0) -> None:
-    for _ in range(count):
-        session.append(frames(1, amplitude))
-        await asyncio.sleep(FRAME_S)
 
 
 def test_a_response_opens_at_text_and_ends_after_ten_quiet_frames() -> None:  # contract: F3
@@ -195,92 +160,6 @@ def test_create_in_duplex_is_refused_once_a_response_is_open() -> None:  # contr
         with pytest.raises(SessionError) as refused:
             session.create_response()
         assert refused.value.code == "response_already_active"
-
-    run(scene())
-
-
-async def interrupted(session: Session, during: int, person: list[tuple[int, float]]) -> None:
-    await paced(session, during)
-    session.cancel()
-    for count, amplitude in person:
-        await paced(session, count, amplitude)
-
-
-def test_soft_cancel_holds_until_spoken_and_paused() -> None:  # contract: E2
-    async def scene() -> None:
-        session, sink = opened(speaking(range(3, 400)))
-        await interrupted(session, 20, [(3, 0.1), (4, 0.0)])
-        assert session.holding and session.epoch == 0
-        assert [end.reason for end in sink.all("done")] == ["client_cancelled"]
-        assert not [frame for frame in sink.frames if frame.held]
-        await paced(session, 2)
-        assert not session.holding
-        await paced(session, 5)
-        assert len(sink.all("started")) == 2, "the next utterance opens a new response"
-
-    run(scene())
-
-
-def test_a_cough_does_not_end_a_hold_and_twelve_seconds_do() -> None:  # contract: E2
-    async def scene() -> None:
-        session, _ = opened(speaking(range(3, 400)))
-        await interrupted(session, 20, [(2, 0.1), (147, 0.0)])
-        assert session.holding
-        await paced(session, 2)
-        assert not session.holding
-
-    run(scene())
-
-
-def test_create_ends_a_hold() -> None:  # contract: E2
-    async def scene() -> None:
-        session, sink = opened(speaking(range(3, 400)))
-        await interrupted(session, 20, [(2, 0.0)])
-        session.create_response()
-        assert not session.holding
-        await paced(session, 4)
-        assert sink.all("started")[-1].requested
-
-    run(scene())
-
-
-def test_soft_cancel_in_duplex_sends_nothing_that_is_held() -> None:  # contract: D2
-    async def scene() -> None:
-        session, sink = opened(speaking(range(1, 400)), DUPLEX)
-        session.adjust(cancel_mode="soft")
-        await interrupted(session, 10, [(3, 0.1), (6, 0.0), (5, 0.0)])
-        first, second = sink.all("started")
-        assert first.id != second.id and session.epoch == 0
-        assert not [frame for frame in sink.frames if frame.held]
-        heard = [frame.seq for frame in sink.frames]
-        assert heard == sorted(set(heard)) and session.counters.withheld > 0
-        assert session.counters.withheld + len(heard) == session.counters.stepped
-
-    run(scene())
-
-
-def test_a_held_room_goes_on_with_silence() -> None:  # contract: E2
-    async def scene() -> None:
-        session, sink = opened(speaking(range(3, 400)), ROOM)
-        session.bind()
-        for number in range(30):
-            if number == 10:
-                session.cancel()
-            session.push_frame(frames(1))
-            await asyncio.sleep(FRAME_S)
-        assert len(sink.frames) == 30
-        assert not any(frame.pcm.any() for frame in sink.frames[10:])
-        assert {frame.response_id for frame in sink.frames[10:]} == {None}
-
-    run(scene())
-
-
-def test_hard_cancel_in_stock_mood_on_request() -> None:  # contract: E3
-    async def scene() -> None:
-        session, _ = opened(speaking(range(3, 400)))
-        session.adjust(cancel_mode="hard")
-        await interrupted(session, 20, [(2, 0.0)])
-        assert session.epoch == 1 and not session.holding
 
     run(scene())
 
