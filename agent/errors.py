@@ -71,6 +71,7 @@ CODES: dict[str, ErrorCode] = {
     "response_already_active": _invalid("Wait for `response.done` or cancel first."),
     "response_not_active": _invalid("Nothing to cancel; go on."),
     "item_not_found": _invalid("Name an item of this conversation."),
+    "item_create_duplicate_item_id": _invalid("Leave the id out, or take one that is new."),
     "playback_item_mismatch": _invalid("Name a response and an item that belong together."),
     "playback_item_not_found": _invalid("Acknowledge a response of this session."),
     # What the model has no input for.

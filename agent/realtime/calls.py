@@ -122,6 +122,8 @@ class Call:
             self.connection.receive(load_json(message))
         except SessionError as error:
             self.connection.projection.error(error)
+        except Exception:
+            self.connection.fail()
 
     async def _hear(self, track: MediaStreamTrack) -> None:
         heard = HeardTrack()

@@ -7,6 +7,7 @@ rules of opening, updating and refusing; the session holds those of audio and ti
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from agent.realtime.session_object import session_object, turn_detection_of
 from agent.realtime.user_speech import UserSpeech, user_speech_for
 from agent.session import Session
 from model import FRAME_SAMPLES, SAMPLE_RATE
+
+log = logging.getLogger(__name__)
 
 
 class Connection:
@@ -103,6 +106,12 @@ class Connection:
         except SessionError as error:
             error.event_id = client.event_id_of(message)
             self.projection.error(error)
+
+    def fail(self) -> None:
+        """A message broke its handler: the client is told, and its session ends."""
+        log.exception("a message broke its handler; the session is closed")
+        self.projection.error(mistake())
+        self.close("internal_error")
 
     def close(self, reason: str) -> None:
         """The connection is gone, or ends."""
@@ -239,10 +248,10 @@ class Connection:
             self._open_session.cancel()
 
     def _create_item(self, event: client.ItemCreate) -> None:
-        for audio in self._items.audio_of(event.item):
+        for audio in self._items.audio_of(event):
             append = client.InputAppend(type="input_audio_buffer.append", audio=audio)
             self._append(append)
-        self._items.create(event.item)
+        self._items.create(event)
 
     # Responses.
 
@@ -274,6 +283,8 @@ class Connection:
         session = self._open_session
         if event.event == "response.cancel":
             session.cancel()
+        elif event.event == "input.cancel":
+            self._cancel_input(client.InputCancel(type="input.cancel"))
         self.projection.emit(
             out.TurnEvent(
                 session_id=session.id,
@@ -286,6 +297,10 @@ class Connection:
 
 class OpenFailed(Exception):
     """Opening failed and the client has been told why."""
+
+
+def mistake() -> SessionError:
+    return SessionError("internal_error", "the server made a mistake")
 
 
 def _samples_at_most(base64_characters: int, wanted: AudioFormat) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 
 from agent.errors import SessionError
 
+ROOT = "root"
+"""The place before the first item, where a client names it as the item before a new one."""
 MAX_ITEMS = 2_000
 """Oldest items are forgotten beyond this, so that a long call does not grow for ever."""
 
@@ -69,19 +71,39 @@ class Conversation:
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, item: dict[str, Any]) -> str | None:
-        """Append an item, or replace the one of the same id; the id of the one before it."""
-        item_id = item["id"]
+    def check_new(self, item_id: str, after: str | None) -> None:
+        """Refuse an id that is taken and a place that there is not."""
         if item_id in self._items:
-            self._items[item_id] = item
-            order = list(self._items)
-            index = order.index(item_id)
-            return order[index - 1] if index else None
-        previous = self.last_id
-        self._items[item_id] = item
+            raise SessionError(
+                "item_create_duplicate_item_id", "an item has this id already", param="item.id"
+            )
+        if after is not None and after != ROOT and after not in self._items:
+            raise SessionError(
+                "item_not_found", "no such item in this conversation", param="previous_item_id"
+            )
+
+    def add(self, item: dict[str, Any], after: str | None = None) -> str | None:
+        """Put a new item at the end or after another one; the id of the one before it."""
+        previous = self.last_id if after is None else after
+        if previous == ROOT:
+            previous = None
+        if previous == self.last_id:
+            self._items[item["id"]] = item
+        else:
+            self._insert(item, previous)
         if len(self._items) > MAX_ITEMS:
             del self._items[next(iter(self._items))]
         return previous
+
+    def _insert(self, item: dict[str, Any], previous: str | None) -> None:
+        order = list(self._items.values())
+        at = 0 if previous is None else 1 + list(self._items).index(previous)
+        self._items = {one["id"]: one for one in (*order[:at], item, *order[at:])}
+
+    def update(self, item: dict[str, Any]) -> None:
+        """Take a newer state of an item, unless it has been removed."""
+        if item["id"] in self._items:
+            self._items[item["id"]] = item
 
     def get(self, item_id: str) -> dict[str, Any]:
         try:

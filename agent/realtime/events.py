@@ -124,7 +124,9 @@ class ItemCreate(ClientEvent):
 
     type: Literal["conversation.item.create"]
     item: dict[str, Any]
-    previous_item_id: str | None = None
+    previous_item_id: str | None = Field(
+        default=None, description="`root` or an item's id; else the item is the last one."
+    )
 
 
 class ItemRetrieve(ClientEvent):

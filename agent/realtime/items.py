@@ -44,8 +44,9 @@ class Items:
         )
         self._projection.item_done(previous, item)
 
-    def audio_of(self, item: dict[str, Any]) -> list[Any]:
-        """The audio parts of a new item; checks the item's shape first."""
+    def audio_of(self, event: client.ItemCreate) -> list[Any]:
+        """The audio parts of a new item; refuses first what cannot be created."""
+        item = event.item
         if not isinstance(item.get("type"), str):
             raise SessionError("bad_event", "item.type must be a string", param="item.type")
         if not isinstance(item.get("id", ""), str):
@@ -53,10 +54,12 @@ class Items:
         content = item.get("content") or []
         if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
             raise SessionError("bad_event", "item.content must be a list", param="item.content")
+        self._conversation.check_new(item.get("id", ""), event.previous_item_id)
         return [part["audio"] for part in content if part.get("audio") is not None]
 
-    def create(self, item: dict[str, Any]) -> None:
+    def create(self, event: client.ItemCreate) -> None:
         """Store an item and say so; its audio has been appended, its text is not read."""
+        item = event.item
         content = [
             {key: value for key, value in part.items() if key != "audio"}
             for part in item.get("content") or []
@@ -68,7 +71,7 @@ class Items:
             "status": "completed",
             "content": content,
         }
-        previous = self._projection.item_added(stored)
+        previous = self._projection.item_added(stored, event.previous_item_id)
         self._projection.item_done(previous, stored)
 
     def retrieve(self, item_id: str) -> None:

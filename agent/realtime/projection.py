@@ -90,9 +90,9 @@ class Projection:
         self.emit(out.SessionCreated(session=session), numbered=False)
         self.emit(out.SessionUpdated(session=session))
 
-    def item_added(self, item: dict[str, Any]) -> str | None:
+    def item_added(self, item: dict[str, Any], after: str | None = None) -> str | None:
         """Announce an item under both of its names; the id of the one before it."""
-        previous = self._conversation.add(item)
+        previous = self._conversation.add(item, after)
         self._item("conversation.item.added", previous, item)
         self._item("conversation.item.created", previous, item)
         return previous
@@ -159,7 +159,7 @@ class Projection:
             "audio_duration_ms": shown.milliseconds,
         }
         item = _message(end.id, end.status, [content])
-        self._conversation.add(item)
+        self._conversation.update(item)
         self.emit(out.OutputItem(type="response.output_item.done", response_id=end.id, item=item))
         self.item_done(shown.previous_item_id, item)
         details = {"type": end.status, "reason": end.reason} if end.reason else None

@@ -16,17 +16,17 @@ from model import SAMPLE_RATE
 
 WINDOW = SAMPLE_RATE // 50
 """20 ms."""
-START_MS = 100
+START_SAMPLES = SAMPLE_RATE // 10
 
 
 @dataclass(slots=True)
 class UserSpeech:
-    """Energy over 20 ms windows of the appended audio."""
+    """Energy over windows of the appended audio, of 20 ms at most; all counts are samples."""
 
     silence_ms: int = 500
     _at: int = 0
-    _loud_ms: int = 0
-    _quiet_ms: int = 0
+    _loud: int = 0
+    _quiet: int = 0
     _item_id: str = field(default="")
 
     def hear(self, samples: Samples) -> list[SpeechStarted | SpeechStopped]:
@@ -34,27 +34,32 @@ class UserSpeech:
         events: list[SpeechStarted | SpeechStopped] = []
         for start in range(0, samples.size, WINDOW):
             window = samples[start : start + WINDOW]
-            event = self._window(window, round(1000 * window.size / SAMPLE_RATE))
+            event = self._window(window)
             if event is not None:
                 events.append(event)
         return events
 
-    def _window(self, window: Samples, duration_ms: int) -> SpeechStarted | SpeechStopped | None:
+    def _window(self, window: Samples) -> SpeechStarted | SpeechStopped | None:
         self._at += window.size
-        now_ms = 1000 * self._at // SAMPLE_RATE
         if level_dbfs(window) > SPOKEN_DBFS:
-            self._loud_ms, self._quiet_ms = self._loud_ms + duration_ms, 0
+            self._loud, self._quiet = self._loud + window.size, 0
         else:
-            self._loud_ms, self._quiet_ms = 0, self._quiet_ms + duration_ms
-        if not self._item_id and self._loud_ms >= START_MS:
+            self._loud, self._quiet = 0, self._quiet + window.size
+        if not self._item_id and self._loud >= START_SAMPLES:
             self._item_id = new_item_id()
             return SpeechStarted(
-                audio_start_ms=max(0, now_ms - self._loud_ms), item_id=self._item_id
+                audio_start_ms=_milliseconds(self._at - self._loud), item_id=self._item_id
             )
-        if self._item_id and self._quiet_ms >= self.silence_ms:
+        if self._item_id and _milliseconds(self._quiet) >= self.silence_ms:
             item_id, self._item_id = self._item_id, ""
-            return SpeechStopped(audio_end_ms=max(0, now_ms - self._quiet_ms), item_id=item_id)
+            return SpeechStopped(
+                audio_end_ms=_milliseconds(self._at - self._quiet), item_id=item_id
+            )
         return None
+
+
+def _milliseconds(samples: int) -> int:
+    return 1000 * samples // SAMPLE_RATE
 
 
 def user_speech_for(turn_detection: object) -> UserSpeech | None:

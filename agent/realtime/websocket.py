@@ -15,7 +15,7 @@ from aiohttp import WSMessage, WSMsgType, web
 from agent.errors import Refused, SessionError
 from agent.manager import SessionManager
 from agent.realtime.config import DUPLEX_MOOD, STOCK_MOOD, Limits, Mood
-from agent.realtime.connection import Connection, OpenFailed
+from agent.realtime.connection import Connection, OpenFailed, mistake
 from agent.realtime.events import event_id_of, load_json
 from agent.realtime.outbox import Outbox
 from agent.realtime.socket import WatchedSocket
@@ -32,10 +32,6 @@ def mood_of(request: web.Request) -> Mood:
     if request.path.endswith("/duplex"):
         return DUPLEX_MOOD
     return DUPLEX_MOOD if request.query.get("duplex", "").lower() in TRUE else STOCK_MOOD
-
-
-def _mistake() -> SessionError:
-    return SessionError("internal_error", "the server made a mistake")
 
 
 class RealtimeSocket:
@@ -90,7 +86,7 @@ class RealtimeSocket:
             self._refuse(connection, error)
         except Exception:
             log.exception("an opening broke the handler; its session is closed")
-            self._refuse(connection, _mistake())
+            self._refuse(connection, mistake())
             connection.close("internal_error")
         return connection.session is not None and connection.session.state == "open"
 
@@ -122,9 +118,7 @@ class RealtimeSocket:
             except SessionError as error:
                 connection.projection.error(error)
             except Exception:
-                log.exception("a message broke the handler; its session is closed")
-                connection.projection.error(_mistake())
-                connection.close("internal_error")
+                connection.fail()
 
     def _decode(self, message: WSMessage) -> dict[str, Any]:
         if message.type is not WSMsgType.TEXT:

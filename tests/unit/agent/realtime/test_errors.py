@@ -73,6 +73,12 @@ async def create_twice(client: Client, server: Server) -> None:
     await client.send("response.create", event_id="evt_x")
 
 
+async def item_twice(client: Client, server: Server) -> None:
+    item = {"id": "item_mine", "type": "message", "role": "user", "content": []}
+    for _ in range(2):
+        await client.send("conversation.item.create", event_id="evt_x", item=item)
+
+
 async def mismatch(client: Client, server: Server) -> None:
     await client.append(silence())
     delta = await client.until("response.output_audio.delta")
@@ -103,6 +109,7 @@ GOES_ON: dict[str, Cause] = {
     "response_already_active": create_twice,
     "response_not_active": sends("response.cancel"),
     "item_not_found": sends("conversation.item.retrieve", item_id="item_none"),
+    "item_create_duplicate_item_id": item_twice,
     "playback_item_mismatch": mismatch,
     "playback_item_not_found": sends("playback.ack", played_ms=1),
     "native_text_append_unsupported": sends("input.text.append", text="hello"),
