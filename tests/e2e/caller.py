@@ -32,14 +32,22 @@ def token(
     kind: Any = "standard",
     dispatch: str | None = "",
     attributes: dict[str, str] | None = None,
+    may_publish: bool = True,
 ) -> str:
     """A token for the room; `dispatch` is the agent's metadata, none for no agent."""
+    grants = api.VideoGrants(
+        room_join=True,
+        room=room,
+        can_update_own_metadata=True,
+        can_publish=may_publish,
+        can_publish_data=True,
+    )
     access = (
         api.AccessToken(API_KEY, API_SECRET)
         .with_identity(identity)
         .with_kind(kind)
         .with_attributes(attributes or {})
-        .with_grants(api.VideoGrants(room_join=True, room=room, can_update_own_metadata=True))
+        .with_grants(grants)
         .with_ttl(datetime.timedelta(hours=1))
     )
     if dispatch is not None:
@@ -67,6 +75,8 @@ class Caller:
     dispatch: str | None = ""
     kind: Any = "standard"
     attributes: dict[str, str] = field(default_factory=dict)
+    may_publish: bool = True
+    """Whether the server lets this person have a microphone."""
 
     heard: list[Sound] = field(default_factory=list)
     """The agent's track at 24 kHz, in pieces of 20 ms."""
@@ -105,6 +115,7 @@ class Caller:
             kind=self.kind,
             dispatch=self.dispatch,
             attributes=self.attributes,
+            may_publish=self.may_publish,
         )
         await room.connect(self.url, jwt)
         for who in room.remote_participants.values():

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import soxr
 
-from tests.e2e.caller import RATE, Sound
+from tests.e2e.caller import EAR_RATE, RATE, Sound
 
 CHIRP_FROM, CHIRP_HZ_PER_SECOND = 300.0, 50.0
 AUDIBLE_PEAK = 0.05
@@ -17,6 +18,16 @@ def tone(hz: float, seconds: float, level: float = 0.3) -> Sound:
     """A sine at 48 kHz."""
     t = np.arange(int(seconds * RATE)) / RATE
     return (level * np.sin(2 * np.pi * hz * t)).astype(np.float32)
+
+
+def pause(seconds: float) -> Sound:
+    """Silence at 48 kHz."""
+    return np.zeros(int(seconds * RATE), np.float32)
+
+
+def at_microphone(sound: Sound) -> Sound:
+    """A 24 kHz sound at a microphone's 48 kHz."""
+    return soxr.resample(sound, EAR_RATE, RATE)
 
 
 def chirp(seconds: float, level: float = 0.5) -> Sound:

@@ -7,51 +7,105 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
+from livekit import rtc
 
-from tests.e2e.caller import Caller
+from tests.e2e.accounts import MOST_WAITING, check_chain, waiting
+from tests.e2e.asking import spoken
+from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.conftest import WorkerFactory
-from tests.e2e.processes import LiveKitServer
-from tests.e2e.sounds import tone
+from tests.e2e.processes import LiveKitServer, WorkerProcess
+from tests.e2e.sounds import at_microphone, pause
 
 pytestmark = pytest.mark.e2e
+SAID = ("what is the capital of France", "do you have a swimming pool")
+PAUSE_SECONDS = 2
+FRAME = 1920
+AUDIBLE = 1e-3
+"""What Opus makes of silence stays below."""
+
+
+@pytest.fixture
+async def worker(
+    start_worker: WorkerFactory, checkpoint: Callable[[str], Path], tmp_path: Path
+) -> WorkerProcess:
+    model = str(checkpoint("tiny"))
+    return await start_worker("--model", model, "--recording", str(tmp_path), echo=False)
 
 
 # contract: C6, D1, H5
 async def test_a_frame_out_for_a_frame_in_and_the_same_words(
-    livekit: LiveKitServer,
-    start_worker: WorkerFactory,
-    checkpoint: Callable[[str], Path],
-    room_name: str,
+    livekit: LiveKitServer, worker: WorkerProcess, room_name: str
 ) -> None:
-    worker = await start_worker("--model", str(checkpoint("tiny")), echo=False)
     async with Caller(livekit.url, room_name) as who:
         await who.until_agent()
-        await who.say(tone(440, 5))
-        await who.until("some words", lambda: any(m["text"].strip() for m in words(who)))
-        account = await who.stats()
-        # A soft cancel closes the utterance, so that its transcript becomes final.
-        await who.rpc("cancel")
-        await who.until("a final transcript", lambda: who.segments and finals(who))
+        for segments, words in enumerate(SAID, start=1):
+            await who.say(at_microphone(spoken(words)))
+            # The agent goes on talking once it hears speech and a pause: not after the cancel.
+            await who.say(pause(PAUSE_SECONDS))
+            await who.until("its words", lambda n=segments: len(deltas(who)) >= n)
+            account = await who.stats()
+            # A soft cancel closes the utterance, so that its transcript becomes final.
+            await who.rpc("cancel")
+            await who.until("all words on both channels", lambda: complete(who))
         sound = who.sound()
-    frames = account["frames"]
-    waiting = frames["accepted"] - frames["dropped_overflow"] - frames["stepped"]
-    assert 0 <= waiting <= 3
-    assert np.isfinite(sound).all() and sound.std() > 0
-    spoken = {segment.id: segment.text for segment in who.segments}
-    written = finals(who)
-    assert spoken == {key: text for key, text in written.items() if key in spoken}
-    for key, text in written.items():
-        assert text == "".join(m["text"] for m in words(who) if m["segment"] == key)
+    assert 0 <= waiting(account) <= MOST_WAITING
+    print("words:", deltas(who))
+    assert streams(who) == finals(who) == deltas(who)
+    assert np.isfinite(sound).all() and sound.std() > AUDIBLE
+
     ended = await worker.ended(account["session"])
-    assert ended["frames"]["stepped"] + ended["frames"]["dropped_close"] == (
-        ended["frames"]["accepted"] - ended["frames"]["dropped_overflow"]
-    )
-    print("words:", spoken, "counters:", ended)
+    check_chain(ended)
+    check_recording(worker.folder / f"{account['session']}.flac", ended["frames"]["stepped"])
 
 
-def words(who: Caller) -> list[dict[str, str]]:
-    return [m for m in who.of_type("transcript") if not m["final"]]
+def check_recording(path: Path, stepped: int) -> None:
+    """What was heard is speech; what was said is one frame a step, no two of them alike."""
+    recorded, rate = soundfile.read(path, dtype="float32")
+    assert rate == EAR_RATE and len(recorded) == stepped * FRAME
+    heard, said = (recorded[:, channel].reshape(-1, FRAME) for channel in (0, 1))
+    assert np.abs(heard).max() > 0.1
+    # Silence stands where a cancel held the agent.
+    voiced = said[said.any(axis=1)]
+    distinct = len(np.unique(voiced, axis=0))
+    print(f"{stepped} frames, {len(voiced)} with sound, {distinct} different ones")
+    assert distinct == len(voiced) > 20
+
+
+def streams(who: Caller) -> dict[str, str]:
+    return {segment.id: segment.text for segment in who.segments}
 
 
 def finals(who: Caller) -> dict[str, str]:
     return {m["segment"]: m["text"] for m in who.of_type("transcript") if m["final"]}
+
+
+def deltas(who: Caller) -> dict[str, str]:
+    """Segments as the messages on the way spell them, open ones too."""
+    said: dict[str, str] = {}
+    for message in who.of_type("transcript"):
+        if not message["final"]:
+            said[message["segment"]] = said.get(message["segment"], "") + message["text"]
+    return said
+
+
+def complete(who: Caller) -> bool:
+    """Whether every segment that was begun has come to its end on both channels."""
+    return streams(who).keys() == finals(who).keys() == deltas(who).keys()
+
+
+# contract: H2, H3
+async def test_who_may_not_publish_hears_the_agent_all_the_same(
+    livekit: LiveKitServer, worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name, may_publish=False) as who:
+        await who.until_agent()
+        with pytest.raises(rtc.participant.PublishTrackError):
+            await who.publish()
+        await who.until("two seconds of the agent", lambda: len(who.heard) > 100)
+        await who.until("its voice", lambda: who.sound()[-EAR_RATE:].std() > AUDIBLE)
+        await who.until("its words", lambda: deltas(who))
+        account = await who.stats()
+    assert account["hearing"]["clocked"] == account["hearing"]["made"] > 20
+    assert account["hearing"]["frames_in"] == 0
+    check_chain(await worker.ended(account["session"]))

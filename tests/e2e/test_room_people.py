@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import signal
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.e2e.caller import Caller
+from tests.e2e.accounts import MOST_WAITING, Account, chain, check_chain, waiting
+from tests.e2e.caller import PATIENCE_SECONDS, Caller
 from tests.e2e.processes import LiveKitServer, WorkerProcess
-from tests.e2e.sounds import last_recording, strength, tone
+from tests.e2e.sounds import chirp, chirp_times, last_recording, strength, tone
 
 pytestmark = pytest.mark.e2e
 WORKER_OPTIONS = ("--resume-grace", "3")
 RATE = 24_000
+FRAME_SECONDS = 0.08
+CONCEALED_A_FRAME = 3840
+"""WebRTC counts samples at 48 kHz."""
+LATE_SECONDS = 6
+MOST_LATE = 2
 
 
 # contract: H1, H2
@@ -133,24 +140,54 @@ async def test_without_a_microphone_silence_clocks_the_agent_and_a_late_one_is_o
 ) -> None:
     async with Caller(livekit.url, room_name) as who:
         await who.until_agent()
-        await who.until("two seconds of the agent", lambda: len(who.heard) > 100)
+        await who.until("four seconds of the agent", lambda: len(who.heard) > 200)
         silent = await who.stats()
-        assert silent["hearing"]["clocked"] == silent["hearing"]["made"] > 20
+        assert silent["hearing"]["clocked"] == silent["hearing"]["made"] > 40
         await who.publish()
         assert who.track is not None
         who.track.mute()
-        await asyncio.sleep(1)
+        muted = await until_frames(who)
         who.track.unmute()
-        await who.say(tone(600, 3))
-        await who.until("its echo", lambda: strength(who.sound()[-RATE:], 600, RATE) > 0.1)
-        account = await who.stats()
-    assert account["hearing"]["discarded"] <= account["hearing"]["clocked"]
-    # Nothing is queued up between microphone and engine: what waited would be late for ever.
-    frames = account["frames"]
-    assert frames["accepted"] - frames["dropped_overflow"] - frames["stepped"] <= 3
-    await echo_worker.ended(account["session"])
-    heard = last_recording(echo_worker.folder)["pcm"]
-    assert max(strength(heard[i : i + RATE], 600, RATE) for i in range(0, len(heard), RATE)) > 0.2
+        await who.say(chirp(LATE_SECONDS))
+        said = await who.stats()
+        await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
+    # Frames that the session has beyond those that came: what follows would be late by as many.
+    ahead = [account["hearing"]["made"] - chain(account)["came"] for account in (muted, said)]
+    print("frames beyond those of the microphone, first and last:", ahead)
+    assert abs(ahead[1] - ahead[0]) <= MOST_LATE
+    assert 0 <= waiting(said) <= MOST_WAITING
+    check_chain(await echo_worker.ended(said["session"]))
+    times = chirp_times(last_recording(echo_worker.folder)["pcm"], RATE) / FRAME_SECONDS
+    check_lateness(times, muted, said)
+
+
+async def until_frames(who: Caller) -> Account:
+    """The account in which frames of a microphone stand first."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (account := await who.stats())["hearing"]["frames_in"]:
+            continue
+    return account
+
+
+def check_lateness(times: np.ndarray[Any, Any], muted: Account, said: Account) -> None:
+    """A microphone that came late is not late for ever: all in frames of 80 ms.
+
+    `times` has, for each frame of the session's input, the frame of the chirp in it.
+    """
+    index = np.flatnonzero(np.isfinite(times))[2:-2]
+    offset = index - times[index]
+    drift = float(np.median(offset[-10:]) - np.median(offset[:10]))
+    when_said = times[: said["hearing"]["made"]]
+    behind = LATE_SECONDS / FRAME_SECONDS - when_said[np.isfinite(when_said)][-1]
+    named = [concealed_frames(account) + chain(account)["discarded"] for account in (muted, said)]
+    print(f"chirp later at its end by {drift:.2f} frames, {behind:.1f} behind the microphone")
+    assert abs(drift) <= MOST_LATE + named[1] - named[0]
+    # Without the clock's frames taken back it would be all of those before the microphone came.
+    assert behind < chain(muted)["clocked"] / 2
+
+
+def concealed_frames(account: Account) -> float:
+    return sum(media["concealed_samples"] for media in account["media"]) / CONCEALED_A_FRAME
 
 
 # contract: H6
