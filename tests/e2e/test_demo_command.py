@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import psutil
 import pytest
@@ -18,67 +21,136 @@ from tests.e2e.processes import ROOT, answers, free_port, get, listens, livekit_
 
 pytestmark = pytest.mark.e2e
 PATIENCE_SECONDS = 150.0
+START_UP_SECONDS = 6.0
+"""About what it takes on a quiet machine; later moments are those of a demo that is ready."""
+OF_OUTER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+"""These tests may run under `make`, whose options are none of the inner one's."""
 
 
 class Demo:
-    """The command in a process of its own."""
+    """The command in a process group of its own; `by` is what starts it."""
 
-    def __init__(self, folder: Path, model: Path) -> None:
+    def __init__(self, folder: Path, model: Path, by: str = "python") -> None:
         self.port, self.livekit_port = free_port(), free_port()
-        self.log = folder / "demo.log"
-        command = [sys.executable, "-m", "agent", "demo", "--model", str(model)]
-        command += ["--port", str(self.port), "--livekit-port", str(self.livekit_port)]
-        command += ["--livekit-server-bin", livekit_binary()]
+        self.log = folder / f"demo-{self.port}.log"
+        options = ["--model", str(model)]
+        options += ["--port", str(self.port), "--livekit-port", str(self.livekit_port)]
+        options += ["--livekit-server-bin", livekit_binary()]
+        command = [sys.executable, "-m", "agent", "demo", *options]
+        if by == "make":
+            command = ["make", "demo", f"ARGS={shlex.join(options)}"]
         with self.log.open("wb") as log:
-            self.process = psutil.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = psutil.Popen(
+                command,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    name: value for name, value in os.environ.items() if name not in OF_OUTER_MAKE
+                },
+            )
 
-    def until(self, what: str, true: object) -> None:
+    def until(self, what: str, true: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not true():  # type: ignore[operator]
+        while not true():
             if time.monotonic() > deadline or not self.process.is_running():
                 pytest.fail(f"no {what}:\n{self.log.read_text()}")
             time.sleep(0.05)
 
-    def end(self, number: int) -> int:
-        """Send the signal; the exit code, once nothing of it lives any more."""
-        family = [self.process, *self.process.children(recursive=True)]
-        assert len(family) > 1, "the LiveKit server should run by now"
-        self.process.send_signal(number)
-        gone, alive = psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
+    def until_server(self) -> None:
+        self.until("LiveKit server", lambda: answers(f"http://127.0.0.1:{self.livekit_port}/"))
+
+    def until_ready(self) -> None:
+        self.until("URL", lambda: "Open http://" in self.log.read_text())
+
+    def end(self, number: int, whole_group: bool = False) -> int:
+        """Send the signal; the exit code, once nothing of it lives or listens any more."""
+        if whole_group:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        code = self.process.wait(PATIENCE_SECONDS)
+        _, alive = psutil.wait_procs(self.left(), timeout=PATIENCE_SECONDS)
         assert not alive, f"left behind: {alive}\n{self.log.read_text()}"
-        return int(self.process.returncode)
+        assert not listens(self.port) and not listens(self.livekit_port)
+        return int(code)
+
+    def left(self) -> list[psutil.Process]:
+        """What lives of it: every process was given the LiveKit server's port."""
+        everything = psutil.process_iter(["cmdline"])
+        return [p for p in everything if str(self.livekit_port) in (p.info["cmdline"] or ())]
+
+
+StartDemo = Callable[..., Demo]
 
 
 @pytest.fixture
-def demo(tmp_path: Path, tiny_checkpoint: Path) -> Iterator[Demo]:
-    started = Demo(tmp_path, tiny_checkpoint)
-    yield started
-    if started.process.is_running():
-        for process in (*started.process.children(recursive=True), started.process):
+def start_demo(tmp_path: Path, tiny_checkpoint: Path) -> Iterator[StartDemo]:
+    started: list[Demo] = []
+
+    def start(by: str = "python") -> Demo:
+        started.append(Demo(tmp_path, tiny_checkpoint, by))
+        return started[-1]
+
+    yield start
+    for demo in started:
+        for process in demo.left():
             process.kill()
-        started.process.wait()
+        if demo.process.is_running():
+            demo.process.kill()
+            demo.process.wait()
 
 
-def test_it_prints_one_url_serves_and_ends_with_ctrl_c(demo: Demo) -> None:
-    demo.until("URL", lambda: "Open http://" in demo.log.read_text())
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_prints_one_url_serves_and_ends_with_a_signal(
+    start_demo: StartDemo, number: int
+) -> None:
+    demo = start_demo()
+    demo.until_ready()
     printed = demo.log.read_text()
     assert printed.count("http://") == 1
     assert f"http://localhost:{demo.port}" in printed
     assert "The weights are random" in printed
     assert get(f"http://127.0.0.1:{demo.port}/ready")[0] == 200
-    assert demo.end(signal.SIGINT) == 0
-    assert not listens(demo.port) and not listens(demo.livekit_port)
+    assert demo.end(number) == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "whole_group"), [(signal.SIGINT, True), (signal.SIGTERM, False)]
+)
+def test_make_demo_serves_and_leaves_nothing_behind(
+    start_demo: StartDemo, number: int, whole_group: bool
+) -> None:
+    """A terminal sends Ctrl-C to all of its foreground; a supervisor stops `make` alone."""
+    demo = start_demo(by="make")
+    demo.until_ready()
+    assert get(f"http://127.0.0.1:{demo.port}/")[0] == 200
+    demo.end(number, whole_group)
+    assert "Traceback" not in demo.log.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_during_start_up_leaves_nothing_behind(demo: Demo, number: int) -> None:
-    demo.until("LiveKit server", lambda: answers(f"http://127.0.0.1:{demo.livekit_port}/"))
+def test_a_signal_during_start_up_leaves_nothing_behind(start_demo: StartDemo, number: int) -> None:
+    demo = start_demo()
+    demo.until_server()
     assert demo.end(number) != 0
-    assert not listens(demo.livekit_port)
 
 
-def test_killed_outright_it_takes_the_server_with_it(demo: Demo) -> None:
-    demo.until("LiveKit server", lambda: answers(f"http://127.0.0.1:{demo.livekit_port}/"))
+def test_a_signal_at_any_moment_of_start_up_leaves_nothing_behind(
+    start_demo: StartDemo, rng: Random
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+        moment = rng.uniform(0, START_UP_SECONDS)
+        demo = start_demo()
+        time.sleep(moment)
+        code = demo.end(number)
+        print(f"{signal.Signals(number).name} after {moment:.2f} s: exit code {code}")
+
+
+def test_killed_outright_it_takes_the_server_with_it(start_demo: StartDemo) -> None:
+    demo = start_demo()
+    demo.until_server()
     assert demo.end(signal.SIGKILL) == -signal.SIGKILL
 
 
