@@ -2,7 +2,7 @@
 // object with what was seen; judging it is the test's part.
 
 import { createRequire } from "node:module";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -19,6 +19,7 @@ const QUIET = [
   "--disable-component-update",
   "--disable-sync",
 ];
+const PLAYS_AT_ONCE = "--autoplay-policy=no-user-gesture-required";
 const FAKE_MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"];
 
 async function withBrowser(flags, act) {
@@ -163,8 +164,64 @@ function busy({ url, wav }) {
   });
 }
 
-/** Nobody answers: the page is loaded, then `answer` replaces the token endpoint. */
-function absent({ url, details }) {
+/** In the page: a microphone that is silent until `speak` plays the WAV into it, once. */
+function installMicrophone(wav) {
+  navigator.mediaDevices.getUserMedia = async () => {
+    const context = new AudioContext();
+    const microphone = context.createMediaStreamDestination();
+    const silence = new ConstantSourceNode(context, { offset: 0 });
+    silence.connect(microphone);
+    silence.start();
+    const bytes = Uint8Array.from(atob(wav), (letter) => letter.charCodeAt(0));
+    const buffer = await context.decodeAudioData(bytes.buffer);
+    window.speak = () => {
+      const voice = new AudioBufferSourceNode(context, { buffer });
+      voice.connect(microphone);
+      voice.start();
+    };
+    return microphone.stream;
+  };
+}
+
+/** In the page: keep what its audio element plays from now on, at 24 kHz, in `heard`. */
+async function keepSound() {
+  const tap = `registerProcessor("tap", class extends AudioWorkletProcessor {
+    process([[channel]]) {
+      if (channel) this.port.postMessage(channel.slice());
+      return true;
+    }
+  })`;
+  const context = new AudioContext({ sampleRate: 24000 });
+  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([tap], { type: "text/javascript" })));
+  const node = new AudioWorkletNode(context, "tap");
+  window.heard = [];
+  node.port.onmessage = ({ data }) => {
+    window.heard.push(...Array.from(data, (sample) => Math.round(sample * 32767)));
+  };
+  context.createMediaStreamSource(document.querySelector("audio").srcObject).connect(node);
+  node.connect(context.destination);
+}
+
+/** Hear the greeting out, ask what the WAV says, hear the answer out; 16 bit samples into `heard`. */
+function ask({ url, wav, heard }) {
+  return withBrowser([...FAKE_MICROPHONE, PLAYS_AT_ONCE], async (context) => {
+    await context.addInitScript(installMicrophone, readFileSync(wav).toString("base64"));
+    const page = await opened(context, url);
+    await connect(page);
+    await isHere(page);
+    const said = page.locator(".segment-agent[data-final=true]");
+    await said.nth(0).waitFor();
+    await page.evaluate(keepSound);
+    await page.evaluate(() => window.speak());
+    await said.nth(1).waitFor();
+    const samples = await page.evaluate(() => window.heard);
+    writeFileSync(heard, Int16Array.from(samples));
+    return { transcript: await said.allInnerTexts(), statistics: await statistics(page) };
+  });
+}
+
+/** The page is loaded, then its token endpoint answers with `details`, or not at all. */
+function given({ url, details }) {
   return withBrowser(FAKE_MICROPHONE, async (context) => {
     const page = await opened(context, url);
     await page.route("**/api/connection-details", (route) =>
@@ -184,6 +241,6 @@ function unheard({ url, flags }) {
   });
 }
 
-const SCENARIOS = { call, busy, absent, unheard };
+const SCENARIOS = { call, ask, busy, given, unheard };
 const [scenario, options] = process.argv.slice(2);
 console.log(JSON.stringify(await SCENARIOS[scenario](JSON.parse(options))));

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from livekit import api
 
-from tests.e2e.processes import API_KEY, API_SECRET, ROOT, LiveKitServer, WorkerProcess, free_port
+from tests.browser.driving import drive
+from tests.e2e.caller import Caller, token
+from tests.e2e.processes import LiveKitServer, WorkerProcess, free_port, post
 
 pytestmark = pytest.mark.browser
-
-DRIVER_LIMIT_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,6 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def livekit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]:
-    server = LiveKitServer(tmp_path_factory.mktemp("livekit"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
 def worker(
     livekit: LiveKitServer, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcess]:
@@ -46,15 +38,6 @@ def worker(
     process.start()
     yield process
     process.stop()
-
-
-def drive(scenario: str, **options: Any) -> dict[str, Any]:
-    command = ["node", str(ROOT / "tests/browser/drive.mjs"), scenario, json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_LIMIT_S)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen: dict[str, Any] = json.loads(done.stdout)
-    print(json.dumps(seen, indent=1))
-    return seen
 
 
 def test_a_call_is_heard_and_read(worker: WorkerProcess, speech: Path, tmp_path: Path) -> None:
@@ -78,29 +61,51 @@ def test_a_taken_line_is_said(worker: WorkerProcess, speech: Path) -> None:  # c
     assert "Try again" in refused["text"]
 
 
-def details(url: str) -> dict[str, str]:
-    """A token for a room that no agent is called into."""
-    grants = api.VideoGrants(room_join=True, room="nobody-here")
-    token = api.AccessToken(API_KEY, API_SECRET).with_identity("caller").with_grants(grants)
+def details(url: str, dispatch: str | None = None) -> dict[str, str]:
+    """What the token endpoint might answer; without `dispatch` no agent is called."""
+    room, identity = f"room-{uuid.uuid4().hex}", "visitor"
     return {
         "serverUrl": url,
-        "roomName": "nobody-here",
-        "participantName": "caller",
-        "participantToken": token.to_jwt(),
+        "roomName": room,
+        "participantName": identity,
+        "participantToken": token(room, identity, dispatch=dispatch),
     }
 
 
+# contract: A1
+async def test_a_line_that_is_taken_after_the_token_was_made_is_said(
+    worker: WorkerProcess, livekit: LiveKitServer
+) -> None:
+    await worker.reach("a free slot", lambda: worker.ready()["free_slots"] == 1)
+    status, body = post(f"{worker.base}/api/connection-details", {})
+    assert status == 200
+    async with Caller(livekit.url, "the-only-line") as faster:
+        await faster.until_agent()
+        late = json.loads(body)
+        seen = await asyncio.to_thread(drive, "given", url=worker.base, details=late)
+    assert seen["code"] == "agent-refused"
+    assert "busy" in seen["text"] and "try again" in seen["text"]
+
+
+# contract: H6
+def test_a_refusal_by_the_agent_is_said(worker: WorkerProcess, livekit: LiveKitServer) -> None:
+    unknown = details(livekit.url, dispatch='{"voise": "NATF2.pt"}')
+    seen = drive("given", url=worker.base, details=unknown)
+    assert seen["code"] == "agent-refused"
+    assert "voise" in seen["text"]
+
+
 def test_an_unreachable_worker_is_said(worker: WorkerProcess) -> None:
-    assert drive("absent", url=worker.base, details=None)["code"] == "worker-unreachable"
+    assert drive("given", url=worker.base, details=None)["code"] == "worker-unreachable"
 
 
 def test_an_unreachable_media_server_is_said(worker: WorkerProcess) -> None:
     nowhere = details(f"ws://127.0.0.1:{free_port()}")
-    assert drive("absent", url=worker.base, details=nowhere)["code"] == "livekit-unreachable"
+    assert drive("given", url=worker.base, details=nowhere)["code"] == "livekit-unreachable"
 
 
 def test_an_agent_that_does_not_join_is_said(worker: WorkerProcess, livekit: LiveKitServer) -> None:
-    seen = drive("absent", url=worker.base, details=details(livekit.url))
+    seen = drive("given", url=worker.base, details=details(livekit.url))
     assert seen["code"] == "agent-missing"
 
 
