@@ -1,41 +1,29 @@
-"""A telephone in a room, its bridge played by a participant of kind SIP with its attributes."""
+"""A telephone in a room: ringing, picked up, its digits, its end, and what is recorded of it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 from livekit import rtc
 
-from tests.e2e.caller import EAR_RATE, Caller
+from tests.e2e.caller import EAR_RATE
+from tests.e2e.phones import NUMBER, phone_in, press, set_status
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import strength, tone
 
 pytestmark = pytest.mark.e2e
 WORKER_OPTIONS = ("--recording", "{folder}/recordings")
-NUMBER = "+12025550123"
-BRIDGE = {
-    "sip.callID": "SCL_test",
-    "sip.callStatus": "ringing",
-    "sip.phoneNumber": NUMBER,
-    "sip.trunkPhoneNumber": "+12025550100",
-    "sip.ruleID": "SDR_test",
-    "sip.trunkID": "ST_test",
-}
 RINGING_FRAMES = 50
 NOISE = 1e-3
 """What Opus makes of silence stays below."""
 
 
 # contract: H3, H7
-async def test_ring_active_greeting_question_digits_hangup(
+async def test_ringing_picked_up_digits_hangup(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    phone = Caller(
-        livekit.url, room_name, identity=f"sip_{NUMBER}", kind="sip", attributes=dict(BRIDGE)
-    )
+    phone = phone_in(livekit.url, room_name)
     await phone.connect()
     # The bridge answers only once there is a track: it is there while the phone still rings.
     await phone.until("the agent's track", lambda: phone.agent_track is not None)
@@ -45,21 +33,20 @@ async def test_ring_active_greeting_question_digits_hangup(
     assert ringing["frames"]["accepted"] == 0
     assert np.abs(phone.sound()).max() < NOISE
 
-    local = phone.room.local_participant
-    await local.set_attributes({"sip.callStatus": "active"})
+    await set_status(phone, "active")
     await phone.say(tone(700, 3))
     await phone.until("an answer", lambda: strength(phone.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1)
     active = await phone.stats()
     assert active["frames"]["accepted"] > 20
     assert active["position"] == 12 + active["frames"]["stepped"] - 1
 
-    await local.publish_dtmf(code=5, digit="5")
+    await press(phone, "5")
     await phone.until("the digit", lambda: phone.of_type("dtmf"))
     assert phone.of_type("dtmf")[0]["digit"] == "5"
     with pytest.raises(rtc.RpcError):
         await phone.rpc("transfer", '{"to": "nowhere"}')
 
-    await local.publish_dtmf(code=11, digit="#")
+    await press(phone, "#")
     await phone.until("the line to go dead", lambda: not phone.room.isconnected())
     account = await echo_worker.ended(active["session"])
     assert account["reason"] == "hangup_key"
@@ -73,23 +60,18 @@ async def test_ring_active_greeting_question_digits_hangup(
     assert len(sound) == account["frames"]["stepped"] * 1920
     assert max(strength(part, 700, rate) for part in np.array_split(sound[:, 0], 8)) > 0.1
     assert max(strength(part, 700, rate) for part in np.array_split(sound[:, 1], 8)) > 0.1
-    lines = text_of(recordings / f"{active['session']}.jsonl")
+    lines = (recordings / f"{active['session']}.jsonl").read_text()
     assert '"dtmf"' in lines and NUMBER not in lines
-
-
-def text_of(path: Path) -> str:
-    return path.read_text()
 
 
 # contract: H7
 async def test_a_bridge_that_hangs_up_frees_the_slot_at_once(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    attributes = {**BRIDGE, "sip.callStatus": "active"}
-    phone = Caller(livekit.url, room_name, identity="sip_x", kind="sip", attributes=attributes)
+    phone = phone_in(livekit.url, room_name, status="active")
     await phone.connect()
     await phone.until("the agent", lambda: len(phone.heard) > 20)
     session = (await phone.stats())["session"]
-    await phone.room.local_participant.set_attributes({"sip.callStatus": "hangup"})
+    await set_status(phone, "hangup")
     await phone.leave()
     assert (await echo_worker.ended(session))["reason"] == "participant_left"
