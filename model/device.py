@@ -19,8 +19,8 @@ from model.stepper import StepInput, StepOutput
 class DeviceStepper:
     """Slots on a device; `slots` of the step's, where it computes more rows than it gives out.
 
-    `poison` fills released slots with NaN, as tests do (contract I6); without `graph` a GPU runs
-    the eager reference.
+    `poison` fills released slots with NaN, as tests do (contract I6). Without `graph` a GPU runs
+    the eager reference; without `cut` rings are read whole (`model/selftest.py` says when).
     """
 
     def __init__(
@@ -32,13 +32,14 @@ class DeviceStepper:
         form: str = "plain",
         poison: bool = False,
         graph: bool = True,
+        cut: bool = True,
     ) -> None:
         self.frame_step, self._poison = step, poison
         self.slots = step.slots if slots is None else slots
         self.rows = step.slots
         self.fixed_rows = device.type == "cuda"
         with torch.inference_mode():
-            self._step, launch = capture_or_eager(step, device, graph=graph)
+            self._step, launch = capture_or_eager(step, device, graph=graph, cut=cut)
         self.mode = f"{device.type}, {form}, {launch}"
         self.slot_bytes = sum(tensor.nbytes for tensor in step.state_tensors(0).values())
 

@@ -1,4 +1,4 @@
-"""One call of the whole step: eager for any rows, or from fixed addresses as one CUDA graph.
+"""One call of the whole step: eager for any rows, or from fixed addresses as a CUDA graph.
 
 Both return the same packed host array, so that a GPU step has exactly one copy back. The eager
 form is the reference. Knows nothing of what the step computes.
@@ -7,6 +7,8 @@ form is the reference. Knows nothing of what the step computes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +28,8 @@ FINITE = CODES.stop
 WIDTH = FINITE + 1
 """Columns of a packed row: samples, text, codes, finite. float32 holds any token exactly."""
 CAPTURE_WARMUPS = 3
+FIRST_CUT = 256
+"""Shorter rings than this are small beside the weights that every step reads."""
 
 
 class PackedStep(Protocol):
@@ -63,10 +67,10 @@ def unpack(packed: NDArray[np.float32], rows: range, total: int) -> StepOutput:
 
 
 class EagerStep:
-    """The reference: copies in, one plain call, one copy back."""
+    """The reference: copies in, one plain call, one copy back. Without `cut` over whole rings."""
 
-    def __init__(self, step: FrameStep, device: torch.device) -> None:
-        self._step, self._device = step, device
+    def __init__(self, step: FrameStep, device: torch.device, *, cut: bool = True) -> None:
+        self._step, self._device, self._cut = step, device, cut
 
     def __call__(self, rows: range, frames: StepInput) -> NDArray[np.float32]:
         section = slice(rows.start, rows.stop)
@@ -74,7 +78,7 @@ class EagerStep:
             torch.from_numpy(array[section]).to(self._device)
             for array in (frames.pcm, frames.stepped, frames.held)
         )
-        positions = frames.positions[section]
+        positions = frames.positions[section] if self._cut else None
         if frames.codes is None:
             output = self._step.step(rows, pcm, stepped, held, positions)
         else:
@@ -84,21 +88,28 @@ class EagerStep:
         return packed
 
 
+def ring_cuts(capacity: int) -> tuple[int, ...]:
+    """Lengths to capture a step for, in cells of the language model's ring, the whole one last."""
+    doublings = range((capacity - 1).bit_length())
+    return (*(FIRST_CUT << n for n in doublings if FIRST_CUT << n < capacity), capacity)
+
+
 class StaticStep:
     """All slots from and to fixed addresses: captured on CUDA, called plainly elsewhere.
 
-    Nothing is stepped while capturing, so that the slots' state stays as it was.
+    A step reads its rings up to the shortest of `cuts` that holds the longest call, by a graph of
+    its own. The graphs share their memory, for none reads what another left there. Nothing is
+    stepped while capturing, so that the slots' state stays as it was.
     """
 
-    def __init__(self, step: FrameStep, device: torch.device) -> None:
-        self._step, self._slots = step, step.slots
+    def __init__(self, step: FrameStep, device: torch.device, cuts: Sequence[int]) -> None:
+        pinned = device.type == "cuda"
+        self._step, self._slots, self._cuts = step, step.slots, sorted(cuts)
         self._inputs = _buffers(step.slots, device)
-        self._host_inputs = _buffers(step.slots, torch.device("cpu"), pinned=device.type == "cuda")
-        self._graph = torch.cuda.CUDAGraph() if device.type == "cuda" else None
-        self._output = self._capture() if self._graph else self._run()
-        self._host_output = torch.zeros(
-            self._output.shape, pin_memory=self._output.device.type == "cuda"
-        )
+        self._host_inputs = _buffers(step.slots, torch.device("cpu"), pinned=pinned)
+        self._output = torch.zeros(step.slots, WIDTH, device=device)
+        self._host_output = torch.zeros(step.slots, WIDTH, pin_memory=pinned)
+        self._launch = self._capture_all() if pinned else self._plain_calls()
 
     def __call__(self, rows: range, frames: StepInput) -> NDArray[np.float32]:
         assert len(rows) == self._slots and frames.codes is None
@@ -106,62 +117,84 @@ class StaticStep:
         for device_side, host, source in zip(self._inputs, self._host_inputs, sources, strict=True):
             host.copy_(torch.from_numpy(source))
             device_side.copy_(host, non_blocking=True)
-        if self._graph:
-            self._graph.replay()
-        else:
-            self._output = self._run()
+        self._launch[self._cut_for(frames.positions)]()
         self._host_output.copy_(self._output, non_blocking=True)
-        if self._graph:
+        if self._output.is_cuda:
             torch.cuda.current_stream().synchronize()
         packed: NDArray[np.float32] = self._host_output.numpy()
         return packed
 
-    def _run(self) -> Tensor:
-        pcm, stepped, held = self._inputs
-        return pack(self._step.step(range(self._slots), pcm, stepped, held))
+    def _cut_for(self, positions: Sequence[int]) -> int:
+        longest = max(positions)
+        return next((cut for cut in self._cuts if longest < cut), self._cuts[-1])
 
-    def _capture(self) -> Tensor:
+    def _run(self, cut: int) -> None:
+        """One step as if the longest call were about to fill the last cell of the cut."""
+        pcm, stepped, held = self._inputs
+        positions = [cut - 1] * self._slots
+        output = self._step.step(range(self._slots), pcm, stepped, held, positions)
+        self._output.copy_(pack(output))
+
+    def _plain_calls(self) -> dict[int, Callable[[], None]]:
+        return {cut: partial(self._run, cut) for cut in self._cuts}
+
+    def _capture_all(self) -> dict[int, Callable[[], None]]:
+        """The largest first, so that the others find their memory in its."""
+        self._pool = torch.cuda.graph_pool_handle()
+        return {cut: self._capture(cut).replay for cut in reversed(self._cuts)}
+
+    def _capture(self, cut: int) -> torch.cuda.CUDAGraph:
         """Warm up on a side stream, as capture demands, then record one step."""
-        assert self._graph is not None
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(CAPTURE_WARMUPS):
-                self._run()
+                self._run(cut)
         torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(self._graph):
-            return self._run()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            self._run(cut)
+        return graph
 
 
 def capture_or_eager(
-    step: FrameStep, device: torch.device, *, graph: bool = True
+    step: FrameStep, device: torch.device, *, graph: bool = True, cut: bool = True
 ) -> tuple[PackedStep, str]:
-    """The fastest faithful form on `device` and its name; a failed capture is told loudly."""
+    """The fastest faithful form on `device` and its name; a failed capture is told loudly.
+
+    Without `cut` rings are read whole at any age of the calls.
+    """
+    eager, name = EagerStep(step, device, cut=cut), "" if cut else ", whole rings"
     if device.type != "cuda" or not graph:
-        return EagerStep(step, device), "eager"
-    eager = EagerStep(step, device)
+        return eager, f"eager{name}"
+    cuts = ring_cuts(step.capacity) if cut else (step.capacity,)
     try:
-        static = StaticStep(step, device)
+        static = StaticStep(step, device, cuts)
     except RuntimeError as error:
         log.error("CUDA GRAPH CAPTURE FAILED, steps run eagerly and far slower: %s", error)
         torch.cuda.synchronize()
-        return eager, "eager (capture failed)"
-    if not _replays_equally(eager, static, step.slots):
+        return eager, f"eager (capture failed){name}"
+    if not replays_equally(EagerStep(step, device), static, step.slots, cuts):
         log.error("the captured step differs from the eager one; steps run eagerly, far slower")
-        return eager, "eager (replay differs)"
-    return static, "cuda graph"
+        return eager, f"eager (replay differs){name}"
+    return static, f"cuda graph{name}"
 
 
-def _replays_equally(eager: PackedStep, static: PackedStep, slots: int) -> bool:
-    """Bit for bit, on an idle step: it computes every row and commits none."""
-    frames = StepInput(
+def replays_equally(eager: PackedStep, static: PackedStep, slots: int, cuts: Sequence[int]) -> bool:
+    """Bit for bit at each cut, on idle steps: they compute every row and commit none."""
+    return all(
+        np.array_equal(eager(range(slots), frames), static(range(slots), frames), equal_nan=True)
+        for frames in (_idle(slots, cut - 1) for cut in cuts)
+    )
+
+
+def _idle(slots: int, position: int) -> StepInput:
+    return StepInput(
         pcm=np.full((slots, FRAME_SAMPLES), 0.01, np.float32),
         stepped=np.zeros(slots, np.bool_),
         held=np.zeros(slots, np.bool_),
-        positions=[0] * slots,
+        positions=[position] * slots,
     )
-    rows = range(slots)
-    return np.array_equal(eager(rows, frames), static(rows, frames), equal_nan=True)
 
 
 def _buffers(

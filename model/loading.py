@@ -17,7 +17,7 @@ from model.engine import ModelFacts, ServingEngine
 from model.modes import Quantisation, prepare_fastest
 from model.prefill import Prefix
 from model.prompt import Prompt, build_prompt
-from model.selftest import rows_for, settle_threads
+from model.selftest import cuts_agree, rows_for, settle_threads
 from model.step import FrameStep
 from model.tokenizer import TextJoiner
 
@@ -118,7 +118,14 @@ def build_stepper(
     )
     settle_threads(step)
     dtype = str(checkpoint.lm.text_emb.weight.dtype).removeprefix("torch.")
-    return DeviceStepper(step, device, slots=max_sessions, form=f"{dtype} {form}", poison=poison)
+    return DeviceStepper(
+        step,
+        device,
+        slots=max_sessions,
+        form=f"{dtype} {form}",
+        poison=poison,
+        cut=cuts_agree(step),
+    )
 
 
 def prompt_reader(checkpoint: Checkpoint) -> Callable[[SessionSpec], Prompt]:

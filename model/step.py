@@ -72,6 +72,11 @@ class FrameStep:
     def slots(self) -> int:
         return len(self.origins)
 
+    @property
+    def capacity(self) -> int:
+        """Cells of the language model's ring."""
+        return self.lm_slots.state.ring.capacity
+
     # ---- the step ------------------------------------------------------------------------
 
     @torch.inference_mode()

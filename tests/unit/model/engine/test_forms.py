@@ -3,37 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from model import lm_step
 from model.config import LMConfig
-from model.graphs import EagerStep, PackedStep, StaticStep
+from model.device import DeviceStepper
+from model.graphs import EagerStep, PackedStep, StaticStep, replays_equally, ring_cuts
 from model.modes import prepare_fastest
 from model.modules import adopt, meta_lm
 from model.prefill import prefill
+from model.prompt import SILENCE_FRAMES
 from model.quantize import Int8Linear, quantise
 from model.random_weights import random_weights
-from model.selftest import rows_agree, rows_for, settle_threads
+from model.selftest import cuts_agree, rows_agree, rows_for, settle_threads
 from model.step import FrameStep
 from model.stepper import StepInput
-from tests.unit.model.engine.real import CONFIG, Track, read_prompt, torch_threads, weights
+from tests.unit.model.engine.real import (
+    CONFIG,
+    WHOLE_TINY,
+    Track,
+    read_prompt,
+    torch_threads,
+    weights,
+)
 
 pytestmark = pytest.mark.unit
-CPU, SLOTS, STEPS = torch.device("cpu"), 4, 6
+CPU, SLOTS = torch.device("cpu"), 4
 
 
-def run(make: type[EagerStep] | type[StaticStep]) -> list[np.ndarray]:
-    """Packed rows of a few steps of two calls."""
-    lm, mimi = weights()
-    step = FrameStep(lm, mimi, CONFIG, SLOTS)
-    tracks = [Track.draw(seed, STEPS) for seed in (1, 2)]
+def run(make: Callable[[FrameStep], PackedStep], crossing: int) -> list[np.ndarray]:
+    """Packed rows of twelve steps of two calls; the older one passes position `crossing`."""
+    lm, mimi = weights(WHOLE_TINY)
+    step = FrameStep(lm, mimi, WHOLE_TINY, SLOTS)
+    tracks = [Track.draw(seed, 12) for seed in (1, 2)]
+    voices = {"two.pt": 5, "one.pt": crossing - 6 - 2 * SILENCE_FRAMES}
     for slot, track in enumerate(tracks):
-        step.admit(slot, prefill(lm, CONFIG, read_prompt(track.spec)), None)
-    form: PackedStep = make(step, CPU)
-    packed = []
-    for index in range(STEPS):
+        prompt = read_prompt(track.spec, WHOLE_TINY, voices)
+        step.admit(slot, prefill(lm, WHOLE_TINY, prompt), None)
+    form, packed = make(step), []
+    for index in range(12):
         pcm = np.zeros((SLOTS, 1920), np.float32)
         pcm[:2] = [track.pcm[index] for track in tracks]
         stepped = np.arange(SLOTS) < 2
@@ -45,9 +58,44 @@ def run(make: type[EagerStep] | type[StaticStep]) -> list[np.ndarray]:
 
 # contract: I5
 @torch.inference_mode()
-def test_the_step_from_fixed_addresses_says_what_the_eager_one_says() -> None:
-    for eager, static in zip(run(EagerStep), run(StaticStep), strict=True):
-        assert np.array_equal(eager, static)
+@pytest.mark.parametrize(("crossing", "lengths"), [(64, {64, 128}), (128, {128, 320})])
+def test_the_step_from_fixed_addresses_says_what_the_eager_one_says(
+    crossing: int, lengths: set[int]
+) -> None:
+    used = set[int]()
+
+    class Noted(StaticStep):
+        def _run(self, cut: int) -> None:
+            used.add(cut)
+            super()._run(cut)
+
+    eager = run(lambda step: EagerStep(step, CPU), crossing)
+    whole = run(lambda step: EagerStep(step, CPU, cut=False), crossing)
+    static = run(lambda step: Noted(step, CPU, [64, 128, 320]), crossing)
+    assert used == lengths
+    for one, two, three in zip(eager, whole, static, strict=True):
+        assert np.array_equal(one, two) and np.array_equal(one, three)
+
+
+def test_a_ring_is_captured_at_doubling_lengths_and_whole() -> None:
+    assert ring_cuts(3008) == (256, 512, 1024, 2048, 3008)
+    assert ring_cuts(256) == (256,) and ring_cuts(320) == (256, 320) and ring_cuts(64) == (64,)
+
+
+@torch.inference_mode()
+def test_a_captured_form_that_differs_at_one_length_is_found_out() -> None:
+    lm, mimi = weights(WHOLE_TINY)
+    step = FrameStep(lm, mimi, WHOLE_TINY, SLOTS)
+    eager, static = EagerStep(step, CPU), StaticStep(step, CPU, [64, 320])
+    assert replays_equally(eager, static, SLOTS, [64, 320])
+    right = static._launch[320]
+
+    def wrong() -> None:
+        right()
+        static._output[-1, 0] += 1e-6
+
+    static._launch[320] = wrong
+    assert not replays_equally(eager, static, SLOTS, [64, 320])
 
 
 def test_int8_rows_are_within_half_a_level_and_apart_from_each_other() -> None:
@@ -87,3 +135,19 @@ def test_slots_agree_and_the_check_leaves_them_clean() -> None:
     assert not any(bool(t.any()) for s in range(SLOTS) for t in step.state_tensors(s).values())
     with torch_threads(2):
         assert [rows_for(n, CPU) for n in (1, 2, 3, 5, 8)] == [1, 2, 4, 8, 8]
+
+
+# contract: I2
+def test_rings_are_read_whole_where_a_cut_would_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, mimi = weights(WHOLE_TINY)
+    step = FrameStep(lm, mimi, WHOLE_TINY, SLOTS)
+    assert cuts_agree(step)
+    assert not any(bool(t.any()) for s in range(SLOTS) for t in step.state_tensors(s).values())
+    attend = lm_step.attend_one
+
+    def heard(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return attend(q, k, v, mask) * (1 + 1e-6 * (k.shape[2] == step.capacity))
+
+    monkeypatch.setattr(lm_step, "attend_one", heard)
+    assert not cuts_agree(step)
+    assert DeviceStepper(step, CPU, cut=False).mode.endswith("eager, whole rings")
