@@ -1,7 +1,7 @@
 """One call in one room: microphones in, the agent's track and transcript out (contract H).
 
-It puts the parts together (`hearing`, `presence`, `speaker`, `transcript`, a session) and decides
-when the call is over. It knows nothing of jobs, of dispatch and of who may have a slot.
+It puts the parts together (`hearing`, `guests`, `speaker`, `transcript`, a session) from the
+joining to the farewell. It knows nothing of jobs, of dispatch and of who may have a slot.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 from livekit import rtc
 
-from agent import people
 from agent.errors import SessionError
+from agent.guests import Guests
 from agent.hearing import Hearing
-from agent.presence import Ending, Presence
+from agent.presence import Presence
 from agent.recording import Recorder
 from agent.session import Session
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo, Sink
@@ -63,20 +63,20 @@ class RoomCall:
         self._rules = rules
         self._loop = loop
         self._hearing = Hearing(self._heard, loop.time())
-        self._presence = Presence(rules.heard, rules.resume_grace, loop.time())
         self._tracks = Tracks(self._hearing)
+        presence = Presence(rules.heard, rules.resume_grace, loop.time())
+        self._guests = Guests(room, presence, self._tracks, self.close)
         self._source = rtc.AudioSource(SAMPLE_RATE, 1, queue_size_ms=SOURCE_QUEUE_MS)
         self._speaker = Speaker(self._source)
         self._recorder = Recorder(rules.recording, self.session.id) if rules.recording else None
         self._publication: rtc.LocalTrackPublication | None = None
         self._transcript: Transcript | None = None
-        self._answered = asyncio.Event()
         self._ended: asyncio.Future[str] = loop.create_future()
         self._failure: SessionError | None = None
         self._doing = "initializing"
-        self._timer: asyncio.TimerHandle | None = None
         self._frames_out = 0
-        self._listen(room)
+        room.on("sip_dtmf_received", self._digit)
+        room.on("disconnected", lambda *_: self.close("room_disconnected"))
 
     # The life of a call.
 
@@ -94,7 +94,8 @@ class RoomCall:
                 self._loop.create_task(self._speaker.run()),
                 self._loop.create_task(self._clock()),
             ]
-            self._greet()
+            self._loop.call_later(self._rules.max_call_duration, self.close, "max_call_duration")
+            self._guests.greet()
             writing = self._loop.create_task(self._transcript.run())
             tasks.append(writing)
             reason = await self._ended
@@ -109,25 +110,12 @@ class RoomCall:
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         self._publication = await self.room.local_participant.publish_track(track, options)
 
-    def _greet(self) -> None:
-        """Take in who and what was there before us, then wait for the end."""
-        for participant in list(self.room.remote_participants.values()):
-            self._joined(participant)
-            for publication in participant.track_publications.values():
-                if publication.track is not None:
-                    self._subscribed(publication.track, publication, participant)
-        self._loop.call_later(self._rules.max_call_duration, self.close, "max_call_duration")
-        self._attend()
-
     def _say_goodbye(self, reason: str) -> None:
         assert self._transcript is not None
-        details = (
-            {"code": self._failure.code, "message": self._failure.message}
-            if (self._failure)
-            else {}
-        )
+        failure = self._failure
+        why = {"code": failure.code, "message": failure.message} if failure else {}
         self._transcript.data("stats", self.t_ms, **self.stats())
-        self._transcript.data("state", self.t_ms, state="closed", reason=reason, **details)
+        self._transcript.data("state", self.t_ms, state="closed", reason=reason, **why)
         self._transcript.finish()
 
     async def _leave(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -139,8 +127,7 @@ class RoomCall:
         await self._tracks.aclose()
         await self._unpublish()
         await self._source.aclose()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._guests.stop()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
 
@@ -238,81 +225,20 @@ class RoomCall:
     # Frames in.
 
     def _heard(self, pcm: Pcm, clocked: bool) -> None:
-        if self._answered.is_set() and self.session.state == "open":
+        if self._guests.answered.is_set() and self.session.state == "open":
             self.session.push_frame(pcm, clocked=clocked)
         else:
             self.unused += 1
 
     async def _clock(self) -> None:
         """The monotonic clock: it makes the frames that no lead makes."""
-        await self._answered.wait()
+        await self._guests.answered.wait()
         while True:
             self._hearing.tick(self._loop.time())
             await asyncio.sleep(max(0.0, self._hearing.clock.due - self._loop.time()))
-
-    # The room's events.
-
-    def _listen(self, room: rtc.Room) -> None:
-        room.on("participant_connected", self._joined)
-        room.on("participant_disconnected", self._left)
-        room.on("participant_attributes_changed", self._changed)
-        room.on("track_subscribed", self._subscribed)
-        room.on("track_unsubscribed", self._unsubscribed)
-        room.on("sip_dtmf_received", self._digit)
-        room.on("disconnected", lambda *_: self.close("room_disconnected"))
-
-    def _joined(self, participant: rtc.RemoteParticipant) -> None:
-        if people.is_person(participant):
-            answered = people.has_answered(participant)
-            self._presence.joined(participant.identity, participant.sid, answered)
-            self._attend()
-
-    def _left(self, participant: rtc.RemoteParticipant) -> None:
-        if people.is_person(participant):
-            how = people.how_left(participant)
-            now = self._loop.time()
-            self._presence.left(participant.identity, participant.sid, how, now)
-            self._attend()
-
-    def _changed(self, changed: dict[str, str], participant: rtc.RemoteParticipant) -> None:
-        if people.CALL_STATUS in changed and people.has_answered(participant):
-            self._presence.answer(participant.identity)
-            self._attend()
-
-    def _subscribed(
-        self,
-        track: rtc.Track,
-        publication: rtc.RemoteTrackPublication,
-        participant: rtc.RemoteParticipant,
-    ) -> None:
-        heard = participant.identity in self._presence.people
-        if heard and people.is_person(participant) and people.is_speech(publication):
-            self._tracks.start(publication.sid, track)
-
-    def _unsubscribed(
-        self,
-        track: rtc.Track,
-        publication: rtc.RemoteTrackPublication,
-        participant: rtc.RemoteParticipant,
-    ) -> None:
-        self._tracks.stop(publication.sid)
 
     def _digit(self, dtmf: rtc.SipDTMF) -> None:
         if self._transcript is not None:
             self._transcript.data("dtmf", self.t_ms, digit=dtmf.digit)
         if dtmf.digit == HANG_UP_DIGIT:
             self.close("hangup_key")
-
-    def _attend(self) -> None:
-        """Somebody came or went: start, go on, or end now or later."""
-        now = self._loop.time()
-        if self._presence.answered:
-            self._answered.set()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        ending = self._presence.ending(now)
-        if isinstance(ending, Ending):
-            self.close(ending.value)
-        elif self._presence.ends_at is not None:
-            self._timer = self._loop.call_at(self._presence.ends_at, self._attend)
