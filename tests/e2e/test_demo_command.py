@@ -54,7 +54,7 @@ class Demo:
     def until(self, what: str, true: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not true():
-            if time.monotonic() > deadline or not self.process.is_running():
+            if time.monotonic() > deadline or self.process.poll() is not None:
                 pytest.fail(f"no {what}:\n{self.log.read_text()}")
             time.sleep(0.05)
 
@@ -97,7 +97,7 @@ def start_demo(tmp_path: Path, tiny_checkpoint: Path) -> Iterator[StartDemo]:
     for demo in started:
         for process in demo.left():
             process.kill()
-        if demo.process.is_running():
+        if demo.process.poll() is None:
             demo.process.kill()
             demo.process.wait()
 
