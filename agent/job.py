@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 from livekit import api, rtc
 from livekit.agents import AutoSubscribe, JobContext
 
@@ -105,8 +106,19 @@ async def _empty(ctx: JobContext) -> None:
         await ctx.delete_room()
         return
     for phone in filter(people.is_phone, persons):
-        request = api.RoomParticipantIdentity(room=ctx.room.name, identity=phone.identity)
+        await _hang_up(ctx, phone)
+
+
+async def _hang_up(ctx: JobContext, phone: rtc.RemoteParticipant) -> None:
+    request = api.RoomParticipantIdentity(room=ctx.room.name, identity=phone.identity)
+    try:
         await ctx.api.room.remove_participant(request)
+    except api.TwirpError as error:
+        if error.code != api.TwirpErrorCode.NOT_FOUND:
+            # The message may hold the identity, and with it a caller's number.
+            log.warning("a telephone was not hung up: %s", error.code)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        log.warning("a telephone was not hung up: %s", error)
 
 
 async def _transfer(ctx: JobContext, to: str) -> None:
