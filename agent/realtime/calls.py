@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 1_000
 MAX_SDP_BYTES = 128 * 1024
 GATHER_PATIENCE_S = 10.0
+LOOK_EVERY_S = 5.0
+VANISHED_S = 15.0
+"""Nothing received for so long, found at the next look: a live peer reports every few seconds."""
 
 
 class Call:
@@ -56,6 +59,8 @@ class Call:
         self._channel: RTCDataChannel | None = None
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING_EVENTS)
         self._hearing: asyncio.Task[None] | None = None
+        self._received = 0
+        self._received_at = asyncio.get_running_loop().time()
         projection = self.connection.projection
         projection.audio_on_track = True
         projection.on_frame = self._say
@@ -100,6 +105,19 @@ class Call:
             await asyncio.wait([self._hearing])
         self._track.stop()
         await self.peer.close()
+
+    async def look(self) -> None:
+        """Close the session of a peer that is gone: neither sound nor reports nor messages come.
+
+        ICE would find it too, ten seconds later.
+        """
+        stats = (await self.peer.getStats()).values()
+        received = sum(one.packetsReceived for one in stats if one.type == "transport")
+        now = asyncio.get_running_loop().time()
+        if received != self._received:
+            self._received, self._received_at = received, now
+        elif now - self._received_at >= VANISHED_S:
+            self.connection.close("disconnect")
 
     # The peer connection's events.
 
@@ -210,7 +228,11 @@ class Calls:
 
     async def _watch(self, call: Call) -> None:
         """Take the call down when its session has ended, for whatever reason."""
-        await call.ended.wait()
+        while not call.ended.is_set():
+            try:
+                await asyncio.wait_for(call.ended.wait(), LOOK_EVERY_S)
+            except TimeoutError:
+                await call.look()
         await call.end("closed")
         self._live.pop(call.id, None)
         self._secrets.release(call.path)

@@ -1,0 +1,93 @@
+"""WebRTC calls without a network: a bug behind the data channel, and peers that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiortc import RTCPeerConnection
+
+import agent.realtime.calls as calls
+from agent.manager import SessionManager
+from agent.realtime.calls import LOOK_EVERY_S, VANISHED_S, Call
+from agent.realtime.config import Limits
+from agent.realtime.connection import Connection
+from tests.fakes.clock import run
+from tests.fakes.engine import FakeEngine
+from tests.fakes.server import PATIENCE_S, serving
+from tests.unit.agent.session.calls import frames
+
+pytestmark = pytest.mark.unit
+
+
+async def opened() -> tuple[Call, SessionManager]:
+    manager = SessionManager(FakeEngine())
+    call = Call(manager, Limits(manager.engine.voices, manager.default_spec))
+    await call.connection.open({}, explicit=False)
+    return call, manager
+
+
+async def test_a_bug_behind_a_data_channel_ends_only_its_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, manager = await opened()
+
+    def broken(self: Connection, message: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Connection, "receive", broken)
+    call._on_message('{"type": "session.heartbeat"}')
+    await asyncio.wait_for(call.ended.wait(), 20)
+    assert '"internal_error"' in call._waiting[-2] and '"session.closed"' in call._waiting[-1]
+    assert "ZeroDivisionError" in caplog.text and manager.used == 0
+    await call.end("closed")
+
+
+def test_a_peer_is_gone_when_no_packet_comes_any_more() -> None:  # contract: J2
+    assert VANISHED_S + LOOK_EVERY_S <= 20
+
+    async def scene() -> None:
+        call, _ = await opened()
+        session = call.connection.session
+        assert session is not None
+        session.append(frames(1))
+        packets = 0
+
+        async def stats() -> dict[str, Any]:
+            return {"one": SimpleNamespace(type="transport", packetsReceived=packets)}
+
+        call.peer.getStats = stats  # type: ignore[method-assign, assignment]
+        for _ in range(20):
+            packets += 1
+            await asyncio.sleep(LOOK_EVERY_S)
+            await call.look()
+        assert session.state == "open"
+        started = asyncio.get_running_loop().time()
+        while session.state == "open":
+            await asyncio.sleep(LOOK_EVERY_S)
+            await call.look()
+        silent_s = asyncio.get_running_loop().time() - started
+        assert silent_s == pytest.approx(VANISHED_S, abs=LOOK_EVERY_S)
+        await call.end("closed")
+
+    run(scene())
+
+
+async def test_a_peer_that_never_connects_frees_its_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # contract: J2
+    monkeypatch.setattr(calls, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(calls, "VANISHED_S", 0.1)
+    async with serving(FakeEngine()) as server:
+        peer = RTCPeerConnection()
+        peer.addTransceiver("audio")
+        await peer.setLocalDescription(await peer.createOffer())
+        offer = {"data": peer.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}
+        async with server.http.post(server.url + "/v1/realtime/calls", **offer) as response:
+            assert response.status == 201
+        for session in server.manager.sessions:
+            await asyncio.wait_for(session.wait_closed(), PATIENCE_S)
+        assert server.manager.used == 0
+        await peer.close()
