@@ -7,6 +7,7 @@ surrounds it.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -97,6 +98,7 @@ async def serve(
     await runner.setup()
     await web.SockSite(runner, listener).start()
     await manager.warmup(settings.warmup_frames)
+    _settle_memory()
     running = asyncio.create_task(worker.run(_once(lambda: announce(settings))))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -110,6 +112,16 @@ async def serve(
         await runner.cleanup()
         with suppress(asyncio.CancelledError):
             await running
+
+
+def _settle_memory() -> None:
+    """Let no collection of garbage walk what lives as long as the process.
+
+    With all that torch and LiveKit have loaded, a full one would stop every call for a tenth of a
+    second and more, and would come so rarely that what calls leave behind piles up.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def _wind_down(settings: Settings, manager: SessionManager, worker: Worker) -> int:
