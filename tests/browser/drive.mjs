@@ -192,7 +192,8 @@ async function keepSound() {
     }
   })`;
   const context = new AudioContext({ sampleRate: 24000 });
-  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([tap], { type: "text/javascript" })));
+  const script = new Blob([tap], { type: "text/javascript" });
+  await context.audioWorklet.addModule(URL.createObjectURL(script));
   const node = new AudioWorkletNode(context, "tap");
   window.heard = [];
   node.port.onmessage = ({ data }) => {
@@ -216,7 +217,10 @@ function ask({ url, wav, heard }) {
     await said.nth(1).waitFor();
     const samples = await page.evaluate(() => window.heard);
     writeFileSync(heard, Int16Array.from(samples));
-    return { transcript: await said.allInnerTexts(), statistics: await statistics(page) };
+    const seen = { transcript: await said.allInnerTexts(), statistics: await statistics(page) };
+    await page.getByRole("button", { name: "Hang up" }).click();
+    await page.getByRole("button", { name: "Connect again" }).waitFor();
+    return seen;
   });
 }
 
