@@ -18,7 +18,7 @@ from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
-ASK_EVERY_SECONDS = 5.0
+ASK_EVERY_SECONDS = 10.0
 
 
 async def ask_server(settings: Settings) -> None:
