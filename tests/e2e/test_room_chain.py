@@ -17,6 +17,7 @@ from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import tone
 
 pytestmark = pytest.mark.e2e
+LONG = [pytest.mark.full, pytest.mark.timeout(1200)]
 SLOTS = 8
 SETTLED_AFTER = 5
 MOST_GROWTH = 2.0
@@ -49,9 +50,7 @@ async def one_call(server: LiveKitServer, worker: WorkerProcess) -> None:
     await worker.ended(session)
 
 
-@pytest.mark.parametrize(
-    ("calls", "rushes"), [(10, 3), pytest.param(50, 6, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize(("calls", "rushes"), [(10, 3), pytest.param(50, 6, marks=LONG)])
 async def test_a_chain_of_calls_and_eight_at_once_leave_nothing_behind(
     livekit: LiveKitServer,
     start_worker: WorkerFactory,
