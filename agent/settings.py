@@ -113,7 +113,7 @@ class Settings:
     dtype: str = setting("auto", "`auto`, `float32` or `bfloat16`", group="model")
     quantize: str = setting(
         "none",
-        "`none`, or `int8` weights in the temporal transformer: half the size",
+        "`none`, or `int8` weights in the temporal transformer: half the size, another model",
         group="model",
     )
     voice: str = setting("", "default voice; empty: the checkpoint's own", group="model")

@@ -1,0 +1,245 @@
+"""Gate C: what a form of the model that is another model says, beside fp32, teacher-forced.
+
+    python -m tests.bench.gate_c [--model small] [--frames 250] [--json FILE]
+
+Both speak the fp32 model's own call, step by step as served: each position is computed from the
+tokens that fp32 decided, and what the form would have decided there is compared. `--model` is a
+preset (random weights: figures of arithmetic, not of speech) or a checkpoint, such as `demo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from model.checkpoint.load import load_checkpoint
+from model.config import ModelConfig
+from model.core import AGENT_CODEBOOKS, FRAME_SAMPLES, SessionSpec
+from model.lm import LanguageModel
+from model.lm_slots import LMSlots
+from model.loading import prompt_reader
+from model.mimi import Mimi
+from model.modes import Quantisation, prepare_fastest
+from model.modules import adopt, meta_lm, meta_mimi
+from model.prefill import prefill
+from model.presets import PRESETS, SEED
+from model.prompt import Prompt, build_prompt_from_codes
+from model.random_weights import random_weights, voice_like_sound
+from tests.parity.lm_oracle import first_steps
+
+CPU = torch.device("cpu")
+VOICE_FRAMES = 25
+FORMS: dict[str, tuple[torch.dtype, Quantisation | None]] = {
+    "float32": (torch.float32, None),
+    "bfloat16": (torch.bfloat16, None),
+    "int8": (torch.float32, "int8"),
+    "bfloat16, int8": (torch.bfloat16, "int8"),
+}
+"""The first is the reference, compared with itself: all its figures must be perfect."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model, made anew in each dtype, since int8 layers replace those they are made of."""
+
+    config: ModelConfig
+    make: Callable[[torch.dtype], LanguageModel]
+    mimi: Mimi
+    prompt: Prompt
+
+    @classmethod
+    def of(cls, name: str) -> Subject:
+        return cls._preset(PRESETS[name]) if name in PRESETS else cls._checkpoint(name)
+
+    @classmethod
+    def _preset(cls, whole: ModelConfig) -> Subject:
+        lm = dataclasses.replace(whole.lm, dep_q=AGENT_CODEBOOKS)
+        config, drawn = dataclasses.replace(whole, lm=lm), random_weights(whole, SEED)
+        kept = first_steps(drawn.lm, whole.lm, AGENT_CODEBOOKS)
+
+        def make(dtype: torch.dtype) -> LanguageModel:
+            return adopt(meta_lm(lm), {name: tensor.to(dtype) for name, tensor in kept.items()})
+
+        generator = torch.Generator().manual_seed(SEED)
+        codes = torch.randint(lm.card, (AGENT_CODEBOOKS, VOICE_FRAMES), generator=generator)
+        mimi = adopt(meta_mimi(config), drawn.mimi)
+        return cls(config, make, mimi, build_prompt_from_codes(codes, [], config))
+
+    @classmethod
+    def _checkpoint(cls, name: str) -> Subject:
+        loaded = load_checkpoint(name, device=CPU, dtype=torch.float32)
+        spec = SessionSpec(loaded.info.default_voice, loaded.info.default_persona)
+
+        def make(dtype: torch.dtype) -> LanguageModel:
+            return load_checkpoint(name, device=CPU, dtype=dtype).lm
+
+        return cls(loaded.info.config, make, loaded.mimi, prompt_reader(loaded)(spec))
+
+    def user_codes(self, frames: int) -> Tensor:
+        """Of something like speech, `[T, 8]`."""
+        sound = torch.from_numpy(voice_like_sound(frames * FRAME_SAMPLES, SEED))[None, None]
+        latent = self.mimi.encode_latent_sequence(sound)
+        return self.mimi.quantize_latent(latent).codes[0].T
+
+
+class Speaker:
+    """One form of the model in a call of its own, as served."""
+
+    def __init__(
+        self, subject: Subject, dtype: torch.dtype, quantise: Quantisation | None = None
+    ) -> None:
+        self.lm = subject.make(dtype)
+        prepared, self.form = prepare_fastest(self.lm, 1, quantise=quantise)
+        self.slots = LMSlots(prepared, subject.config, 1)
+        self.slots.admit(0, prefill(self.lm, subject.config, subject.prompt), None)
+
+    def hear(self, user: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """User codes `[1, 8]` to decisions `[1, 9]`, text logits and hidden; commits."""
+        output = self.slots.step(range(1), user, torch.zeros(1, dtype=torch.bool))
+        self.slots.commit(range(1), torch.ones(1, dtype=torch.bool))
+        return output.decided, output.text_logits, output.hidden
+
+    def logits(self, text_logits: Tensor, hidden: Tensor, decided: Tensor) -> list[Tensor]:
+        """Text `[V]` and each codebook `[card]`, after the tokens `decided` `[1, 9]`."""
+        audio = self.lm.depformer_logits(hidden, decided[:, 0], decided[:, 1:])
+        return [text_logits[0].float(), *audio[0].float()]
+
+    def follow(self, other: Speaker) -> None:
+        """Take over what the other one decided for the next position."""
+        self.slots.state.integers.old.copy_(other.slots.state.integers.old)
+
+
+@torch.inference_mode()
+def teacher_forced(
+    subject: Subject, form: tuple[torch.dtype, Quantisation | None], frames: int
+) -> dict[str, object]:
+    """The report of one form over `frames` positions of the reference's call."""
+    reference, other = Speaker(subject, torch.float32), Speaker(subject, *form)
+    tally, codes = [Tally() for _ in range(1 + AGENT_CODEBOOKS)], list[tuple[Tensor, Tensor]]()
+    for user in subject.user_codes(frames):
+        other.follow(reference)
+        decided, *theirs = reference.hear(user[None])
+        _, *mine = other.hear(user[None])
+        rows = zip(
+            tally,
+            reference.logits(*theirs, decided),
+            other.logits(*mine, decided),
+            decided[0],
+            strict=True,
+        )
+        said = [one.add(exact, close, token) for one, exact, close, token in rows]
+        codes.append((decided[0, 1:], torch.stack(said[1:])))
+    exact, close = (torch.stack(list(each)) for each in zip(*codes, strict=True))
+    return {
+        "form": other.form,
+        "positions": frames,
+        "text": tally[0].figures(),
+        "audio": merged(tally[1:]).figures(),
+        "audio_agreement_by_codebook": [one.agreed / one.positions for one in tally[1:]],
+        "codec_snr_db": snr(heard(subject.mimi, exact), heard(subject.mimi, close)),
+    }
+
+
+@dataclass
+class Tally:
+    """Sums over the positions of one row of tokens, or of several."""
+
+    positions: int = 0
+    agreed: int = 0
+    largest: float = 0.0
+    error: float = 0.0
+    scale: float = 0.0
+    nll: float = 0.0
+    nll_reference: float = 0.0
+
+    def add(self, exact: Tensor, close: Tensor, token: Tensor) -> Tensor:
+        """One position's logits `[V]` of both and the token that stands; what the form says."""
+        choice, difference = close.argmax(), close - exact
+        self.positions += 1
+        self.agreed += int(choice == token)
+        self.largest = max(self.largest, float(difference.abs().max()))
+        self.error += float(difference.square().sum())
+        self.scale += float(exact.square().sum())
+        self.nll_reference -= float(F.log_softmax(exact, -1)[token])
+        self.nll -= float(F.log_softmax(close, -1)[token])
+        return choice
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "agreement": self.agreed / self.positions,
+            "logit_error_max": self.largest,
+            "logit_error_relative": (self.error / self.scale) ** 0.5,
+            "nll_reference": self.nll_reference / self.positions,
+            "nll_delta": (self.nll - self.nll_reference) / self.positions,
+        }
+
+
+def merged(tallies: Sequence[Tally]) -> Tally:
+    """Sums of the sums; the largest of the largest."""
+    total = Tally(largest=max(one.largest for one in tallies))
+    for name in ("positions", "agreed", "error", "scale", "nll", "nll_reference"):
+        setattr(total, name, sum(getattr(one, name) for one in tallies))
+    return total
+
+
+def heard(mimi: Mimi, codes: Tensor) -> Tensor:
+    """Codes `[T, 8]` as decided to the samples of the `T - 1` frames that they complete.
+
+    Codebooks 1 to 7 of a frame are decided a position after its first.
+    """
+    frames = torch.cat([codes[:-1, :1], codes[1:, 1:]], dim=1)
+    return mimi.decode_latent_sequence(mimi.decode_codes(frames.T[None]))
+
+
+def snr(exact: Tensor, close: Tensor) -> float | None:
+    """In dB; none where nothing differs."""
+    noise = float((close - exact).square().sum())
+    return 10 * float(torch.log10(exact.square().sum() / noise)) if noise else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.bench.gate_c", description=__doc__)
+    parser.add_argument("--model", default="small")
+    parser.add_argument("--frames", type=int, default=250)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    subject = Subject.of(options.model)
+    forms = {name: teacher_forced(subject, form, options.frames) for name, form in FORMS.items()}
+    report = {"model": options.model, "against": "float32", "forms": forms}
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1))
+    print(table(options.model, forms))
+    return 0
+
+
+def table(model: str, forms: dict[str, dict[str, object]]) -> str:
+    lines = [
+        f"Gate C, {model}: choices and logits beside float32, teacher-forced. Not identical.",
+        "",
+        "| form | row | agreement | largest error | relative error | NLL | NLL delta | SNR dB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, report in forms.items():
+        ratio = report["codec_snr_db"]
+        for row, decibels in (("text", ""), ("audio", "-" if ratio is None else f"{ratio:.1f}")):
+            figures = report[row]
+            assert isinstance(figures, dict)
+            lines.append(
+                f"| {name} | {row} | {figures['agreement']:.2%} | {figures['logit_error_max']:.2g}"
+                f" | {figures['logit_error_relative']:.2%} | {figures['nll_reference']:.3f}"
+                f" | {figures['nll_delta']:+.4f} | {decibels} |"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
