@@ -20,6 +20,8 @@ from model.prepared import PreparedLayer, Project
 from model.temporal import TemporalLayer
 
 LEVELS = 127
+VECTOR = 32
+"""Values that the fused product may take at once, at most."""
 
 
 def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,7 +53,12 @@ class Int8Linear(nn.Module):
         return F.linear(x, self.levels.to(x.dtype)) * self.scale
 
     def _fuses(self) -> bool:
-        """Whether this device multiplies int8 weights without unpacking them first."""
+        """Whether this device multiplies int8 weights without unpacking them first.
+
+        Rows that are no whole number of its vectors it reads past their end, unchecked.
+        """
+        if self.levels.shape[1] % VECTOR:
+            return False
         probe = torch.ones(1, self.levels.shape[1], dtype=self.scale.dtype)
         try:
             torch._weight_int8pack_mm(probe.to(self.levels.device), self.levels, self.scale)

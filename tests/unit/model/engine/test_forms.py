@@ -110,6 +110,19 @@ def test_int8_rows_are_within_half_a_level_and_apart_from_each_other() -> None:
     assert torch.allclose(product(x), x @ product.weight.T, atol=1e-5)
 
 
+@pytest.mark.parametrize("inputs", [30, 64, 100, 170, 192])
+def test_the_fused_int8_product_is_taken_only_where_it_is_right(inputs: int) -> None:
+    """It reads past the end of rows that are no whole number of vectors: garbage, or a crash."""
+    weight = torch.randn(48, inputs, dtype=torch.bfloat16)
+    product, x = Int8Linear(weight), torch.randn(4, inputs, dtype=torch.bfloat16)
+    assert not product.fused or inputs % 32 == 0
+    wide = product.levels.double() * product.scale.double()[:, None]
+    exact = x.double() @ wide.T
+    assert float((product(x).double() - exact).norm() / exact.norm()) < 0.01
+    alone = product(x[3:].expand(4, -1).contiguous())[3]
+    assert torch.equal(product(x)[3], alone), "neighbours do not matter"
+
+
 # Gate C
 def test_int8_layers_are_another_model_of_nearly_the_same_output() -> None:
     drawn = random_weights(CONFIG, 7).lm
