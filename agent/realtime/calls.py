@@ -11,6 +11,7 @@ import json
 import logging
 import uuid
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from aiohttp import web
@@ -28,6 +29,7 @@ from av import AudioFrame
 
 from agent.auth import ClientSecrets, error_response, key_of
 from agent.errors import Refused, SessionError
+from agent.framing import Samples
 from agent.manager import SessionManager
 from agent.realtime.config import STOCK_MOOD, Limits
 from agent.realtime.connection import Connection
@@ -144,23 +146,28 @@ class Call:
             self.connection.fail()
 
     async def _hear(self, track: MediaStreamTrack) -> None:
+        """Until the track ends; a bug on the way ends the session, rather than deafening it."""
         heard = HeardTrack()
-        while True:
-            try:
+        try:
+            while True:
                 frame = await track.recv()
-            except MediaStreamError:
-                self.connection.close("disconnect")
-                return
-            session = self.connection.session
-            if session is None or not isinstance(frame, AudioFrame):
-                continue
-            session.touch()
-            for samples in heard.samples(frame):
-                try:
-                    session.append(samples)
-                except SessionError:
-                    # Counted by the session. A microphone cannot be told to wait.
-                    log.debug("a packet was refused, too much waits")
+                if isinstance(frame, AudioFrame):
+                    self._take(heard.samples(frame))
+        except MediaStreamError:
+            self.connection.close("disconnect")
+        except Exception:
+            self.connection.fail()
+
+    def _take(self, sound: Iterable[Samples]) -> None:
+        session = self.connection.session
+        assert session is not None
+        session.touch()
+        for samples in sound:
+            try:
+                session.append(samples)
+            except SessionError:
+                # Counted by the session. A microphone cannot be told to wait.
+                log.debug("a packet was refused, too much waits")
 
     # Going out.
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from aiortc import RTCPeerConnection
+from av import AudioFrame
 
 import agent.realtime.calls as calls
 from agent.manager import SessionManager
 from agent.realtime.calls import LOOK_EVERY_S, VANISHED_S, Call
 from agent.realtime.config import Limits
 from agent.realtime.connection import Connection
+from agent.realtime.track import AgentTrack
 from tests.fakes.clock import run
 from tests.fakes.engine import FakeEngine
 from tests.fakes.server import PATIENCE_S, serving
@@ -43,6 +45,21 @@ async def test_a_bug_behind_a_data_channel_ends_only_its_call(
     assert '"internal_error"' in call._waiting[-2] and '"session.closed"' in call._waiting[-1]
     assert "ZeroDivisionError" in caplog.text and manager.used == 0
     await call.end("closed")
+
+
+async def test_a_bug_behind_the_microphone_ends_only_its_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(AgentTrack):
+        async def recv(self) -> AudioFrame:
+            raise ZeroDivisionError
+
+    call, manager = await opened()
+    call._on_track(Broken())
+    await asyncio.wait_for(call.ended.wait(), PATIENCE_S)
+    assert '"internal_error"' in call._waiting[-2] and "ZeroDivisionError" in caplog.text
+    await call.end("closed")
+    assert manager.used == 0
 
 
 def test_a_peer_is_gone_when_no_packet_comes_any_more() -> None:  # contract: J2
