@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -19,13 +18,14 @@ import numpy as np
 from agent.continuation import SilenceClock
 from agent.counters import Counters
 from agent.errors import CODES, SessionError, refusal
-from agent.framing import Framer, Reservation, Samples
+from agent.framing import Reservation, Samples
 from agent.holding import Holding
+from agent.intake import Intake
 from agent.policy import CancelMode, Continuation, Policy
 from agent.responses import Responses
 from agent.sink import OutputFrame, ResponseInfo, Sink
 from agent.timers import Timers
-from agent.turns import OPEN_DBFS, TurnThresholds, level_dbfs
+from agent.turns import TurnThresholds
 from model import (
     FRAME_SAMPLES,
     SAMPLE_RATE,
@@ -35,7 +35,6 @@ from model import (
     EngineError,
     EngineEvent,
     FrameResult,
-    InputOverflow,
     Pcm,
     Released,
     SessionSpec,
@@ -75,8 +74,6 @@ class Session:
         self._sink = sink
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._framer = Framer()
-        self._in_flight: deque[Reservation] = deque()
         self._responses = Responses(policy, self.id, sink, owner.turns)
         self._preparing: asyncio.Future[int] | None = None
         self._appended_since_commit = False
@@ -87,12 +84,20 @@ class Session:
         )
         self._holding = Holding(self._engine, self._handle)
         self._timers = Timers(self._loop, policy, self.close)
+        self._intake = Intake(
+            self._engine,
+            self._handle,
+            policy,
+            self.counters,
+            retry=self._timers.retry,
+            fail=lambda error: self._fail(refusal(error)),
+        )
 
     # What others may ask.
 
     @property
     def epoch(self) -> int:
-        return self._framer.epoch
+        return self._intake.epoch
 
     @property
     def response(self) -> ResponseInfo | None:
@@ -104,7 +109,7 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return bool(self._in_flight or self._framer.waiting)
+        return self._intake.pending > 0
 
     @property
     def responding(self) -> bool:
@@ -182,30 +187,19 @@ class Session:
         self.check_room(samples.size)
         if not self._heard():
             return
-        self.counters.accepted += self._framer.append(samples, self._loop.time())
         self._appended_since_commit = self._appended_since_commit or samples.size > 0
         if self._clock is not None:
             self._clock.appended(samples.size / SAMPLE_RATE)
-        self._pump()
+        self._intake.append(samples, self._loop.time())
 
     def check_room(self, samples: int) -> None:
         """Refuse an append of so many samples where too much would wait."""
-        waiting = self._framer.frames_after(samples) + len(self._in_flight)
-        if waiting > self.policy.queue_frames:
-            self.counters.refused += 1
-            raise SessionError(
-                "input_backpressure",
-                f"{self.policy.queue_frames} frames may wait; nothing of this append was kept",
-            )
+        self._intake.check_room(samples)
 
     def push_frame(self, pcm: Pcm, *, clocked: bool = False) -> None:
         """Take one whole frame of a room."""
-        if self.state != "open" or not self._heard():
-            return
-        self._accept(pcm, clocked)
-        if len(self._framer.waiting) > self.policy.queue_frames and self.policy.drop_oldest:
-            self._framer.drop_oldest()
-            self.counters.dropped_overflow += 1
+        if self.state == "open" and self._heard():
+            self._intake.push(pcm, self._loop.time(), clocked=clocked)
 
     def commit(self, *, final: bool = True, tail: Samples | None = None) -> None:
         """Acknowledge the appended audio; a final commit zero-pads what is left and steps it.
@@ -218,16 +212,15 @@ class Session:
             )
         self._appended_since_commit = False
         if tail is not None:
-            self.counters.accepted += self._framer.append(tail, self._loop.time())
+            self._intake.append(tail, self._loop.time())
         if final:
-            self.counters.accepted += self._framer.pad(self._loop.time())
-        self._pump()
+            self._intake.pad(self._loop.time())
         if self._clock is not None:
             self._clock.turn_given()
 
     def clear_input(self) -> None:
         """Forget samples that the engine has not taken."""
-        self.counters.dropped_cancel += self._framer.clear()
+        self._intake.clear()
         self._appended_since_commit = False
 
     def _heard(self) -> bool:
@@ -236,46 +229,11 @@ class Session:
         self.bind()
         return self.state == "open"
 
-    def _accept(self, pcm: Pcm, clocked: bool) -> None:
-        self._framer.push(pcm, self._loop.time(), clocked=clocked)
-        self.counters.accepted += 1
-        self.counters.clocked += clocked
-        self._pump()
-
     def _feed_silence(self) -> None:
         """The silence clock's deadline: a waiting partial frame goes first."""
-        if self._framer.pad(self._loop.time()):
-            self.counters.accepted += 1
-            self._pump()
-        else:
-            self._accept(SILENCE, True)
-
-    def _pump(self) -> None:
-        """Hand over waiting frames while the engine takes them."""
-        while self.state == "open" and len(self._in_flight) < self.policy.in_flight_frames:
-            reservation = self._framer.reserve()
-            if reservation is None or not self._submit(reservation):
-                return
-
-    def _submit(self, reservation: Reservation) -> bool:
-        try:
-            self._engine.submit(
-                self._handle, reservation.epoch, reservation.seq, reservation.frame.pcm
-            )
-        except InputOverflow:
-            self._framer.rollback(reservation)
-            self.counters.rolled_back += 1
-            self._timers.retry(self._pump)
-            return False
-        except EngineError as error:
-            self._framer.rollback(reservation)
-            self.counters.rolled_back += 1
-            self._fail(refusal(error))
-            return False
-        self._framer.commit(reservation)
-        self._in_flight.append(reservation)
-        self.counters.submitted += 1
-        return True
+        now = self._loop.time()
+        if not self._intake.pad(now):
+            self._intake.push(SILENCE, now, clocked=True)
 
     # Responses and cancel.
 
@@ -285,20 +243,12 @@ class Session:
         """Ask for a response; see the mood for when it is taken up."""
         if self.state != "open":
             return
-        self._responses.request(self.epoch, self._frames_to_loud(), metadata, event_id)
+        self._responses.request(self.epoch, self._intake.frames_to_loud(), metadata, event_id)
         if not self._heard():
             return
         self._heed_request()
         if self._clock is not None:
             self._clock.turn_given()
-
-    def _frames_to_loud(self) -> int:
-        """Frames not yet stepped, up to the last one that holds more than silence."""
-        levels = [reservation.frame.level for reservation in self._in_flight]
-        levels += [frame.level for frame in self._framer.waiting]
-        if self._framer.partial.size:
-            levels.append(level_dbfs(self._framer.partial))
-        return max((i + 1 for i, level in enumerate(levels) if level > OPEN_DBFS), default=0)
 
     def cancel(
         self,
@@ -316,18 +266,11 @@ class Session:
             raise SessionError("response_not_active", "Cancellation failed: no active response")
         self._responses.end("cancelled", reason, self.epoch)
         if (mode or self.policy.cancel_mode) == "hard":
-            self._restart()
+            self._holding.end()
+            self._intake.restart()
         else:
             self.counters.holds += 1
             self._holding.start()
-
-    def _restart(self) -> None:
-        self._holding.end()
-        self.counters.dropped_cancel += len(self._in_flight)
-        self._in_flight.clear()
-        self._framer.restart(self._engine.restart(self._handle))
-        self.counters.epochs += 1
-        self._pump()
 
     def _heed_request(self) -> None:
         """A `response.create` ends a hold, where responses follow speech once it is taken up.
@@ -366,22 +309,16 @@ class Session:
         self._fail(SessionError(code, event.message))
 
     def _take_result(self, result: FrameResult) -> None:
-        expected = self._in_flight[0] if self._in_flight else None
-        if self.state != "open" or expected is None:
-            self.counters.stale += 1
+        source = self._intake.answered(result)
+        if source is None:
             return
-        if (result.epoch, result.seq) != (expected.epoch, expected.seq):
-            self.counters.stale += 1
-            return
-        self._in_flight.popleft()
-        self.counters.stepped += 1
         held = result.held or self.holding
-        self._holding.heard(expected.frame.level)
-        self._responses.step(self._output(result, expected, held))
+        self._holding.heard(source.frame.level)
+        self._responses.step(self._output(result, source, held))
         self._heed_request()
         self.counters.emitted = self._responses.emitted
         self.counters.withheld = self._responses.withheld
-        self._pump()
+        self._intake.pump()
         if self._clock is not None:
             self._clock.stepped()
 
@@ -420,8 +357,7 @@ class Session:
         self.state = "closing"
         self._close_reason, self._expired = reason, expired
         self._responses.end("cancelled", "session_closed", self.epoch)
-        self.counters.dropped_close += len(self._in_flight) + self._framer.clear()
-        self._in_flight.clear()
+        self._intake.close()
         self._timers.stop()
         if self._clock is not None:
             self._clock.stop()

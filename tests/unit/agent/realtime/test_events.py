@@ -85,7 +85,7 @@ async def test_turn_signals_that_name_a_command_carry_it_out() -> None:  # contr
         session.append(frames(2)[:100])
         opened.receive({"type": "turn.signal", "event": signal})
         assert sent[-1]["type"] == "turn.event" and not session.responding
-    assert session._framer.partial.size == 0
+    assert session._intake.pad(0.0) is False, "what was appended is forgotten"
     opened.receive({"type": "turn.signal", "event": "user_started_speaking"})
     assert sent[-1]["turn_state"] == "idle"
 

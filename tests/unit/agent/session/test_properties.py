@@ -175,11 +175,11 @@ class Run:
 
     def check_account(self) -> None:
         count, session = self.session.counters, self.session
-        left = len(session._framer.waiting) + len(session._in_flight)
+        left = session._intake.pending
         dropped = count.dropped_overflow + count.dropped_cancel + count.dropped_close
         assert count.accepted == count.stepped + dropped + left
         assert count.stepped == count.emitted + count.withheld
-        assert session._framer.seq <= count.submitted
+        assert session._intake._framer.seq <= count.submitted
 
     def check(self) -> None:
         self.check_account()
