@@ -41,9 +41,12 @@ check: $(PYTHON_READY) $(NODE_READY) ## ruff, mypy --strict, eslint, tsc
 	$(VENV)/mypy
 	cd web && npm run lint && npm run types
 
-bench: $(PYTHON_READY) $(SERVER) ## measure on an idle machine, JSON into build/bench; ARGS="--rounds 11"
+bench: $(PYTHON_READY) $(SERVER) ## measure on an idle machine, results into build/bench; ARGS="--rounds 11"
 	@mkdir -p build/bench
 	$(VENV)/python -m tests.bench.cpu --json build/bench/cpu.json $(ARGS)
+	$(VENV)/python -m tests.bench.demo --json build/bench/demo.json
+	$(VENV)/python -m tests.bench.gate_c --model demo --frames 100 --json build/bench/gate_c_demo.json
+	$(VENV)/python -m tests.bench.gate_c --model small --frames 40 --json build/bench/gate_c_small.json
 	$(VENV)/python -m tests.bench.wire --json build/bench/wire.json
 	$(VENV)/python -m tests.bench.room --json build/bench/room.json
 

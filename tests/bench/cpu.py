@@ -8,9 +8,7 @@ Run it on an idle machine. Prints a Markdown table and writes `{"cases": [...], 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +17,22 @@ os.environ.setdefault("NO_TORCH_COMPILE", "1")
 
 import torch  # noqa: E402
 
-from model.modes import bf16_products  # noqa: E402
 from model.presets import PRESETS, SEED  # noqa: E402
 from model.random_weights import random_weights  # noqa: E402
 from tests.bench import cases  # noqa: E402
+from tests.bench.report import publish, surroundings, table  # noqa: E402
 from tests.bench.sides import Reference  # noqa: E402
+
+GOALS = {
+    ("lm_step", 1): 1.5,
+    ("lm_step", 8): 1.25,
+    ("lm_step_served", 1): 2.0,
+    ("lm_step_served", 8): 1.6,
+    ("mimi_encode", 1): 1.6,
+    ("mimi_decode", 1): 1.6,
+    ("prefill_200", 1): 50.0,
+}
+"""Ratios to reach on the model `small`, one thread; nothing fails below them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.append(cases.mimi(bench, batch, way="decode"))
         results.append(cases.frame_fast(bench, batch))
     results += cases.prefill_200(bench)
-    report = {"cases": results, **surroundings(options)}
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1))
-    print(table(results))
-    print(f"\nload {os.getloadavg()}, bf16 products: {report['bf16']}")
+    for case in results:
+        case["goal"] = GOALS.get((str(case["name"]), int(str(case["batch"]))))
+    chosen = {name: getattr(options, name) for name in ("model", "threads", "rounds")}
+    report = {"cases": results, **chosen, **surroundings()}
+    publish(report, markdown(report, results), options.json)
     return 0
 
 
@@ -60,27 +69,22 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def surroundings(options: argparse.Namespace) -> dict[str, object]:
-    return {
-        "model": options.model,
-        "threads": options.threads,
-        "rounds": options.rounds,
-        "torch": torch.__version__,
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "machine": platform.machine(),
-        "load": os.getloadavg(),
-        "bf16": "available" if bf16_products() else "not available",
-    }
-
-
-def table(results: Sequence[dict[str, object]]) -> str:
-    lines = ["| case | batch | ratio | moshi ms | ours ms | note |", "|---|---|---|---|---|---|"]
-    for case in results:
-        lines.append(
-            f"| {case['name']} | {case['batch']} | {case['ratio']:.2f} | "
-            f"{case['reference_ms']:.2f} | {case['ours_ms']:.2f} | {case['note']} |"
-        )
-    return "\n".join(lines)
+def markdown(report: dict[str, object], results: Sequence[dict[str, object]]) -> str:
+    header = ["case", "batch", "ratio", "goal", "moshi ms", "ours ms", "note"]
+    rows = [
+        [
+            str(case["name"]),
+            str(case["batch"]),
+            f"{case['ratio']:.2f}",
+            str(case["goal"] or ""),
+            f"{case['reference_ms']:.2f}",
+            f"{case['ours_ms']:.2f}",
+            str(case["note"]),
+        ]
+        for case in results
+    ]
+    told = ", ".join(f"{name} {report[name]}" for name in ("model", "threads", "load", "bf16"))
+    return f"{table(header, rows)}\n\n{told}"
 
 
 if __name__ == "__main__":

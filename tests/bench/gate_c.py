@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from model.prefill import prefill
 from model.presets import PRESETS, SEED
 from model.prompt import Prompt, build_prompt_from_codes
 from model.random_weights import random_weights, voice_like_sound
+from tests.bench.report import publish, surroundings, table
 from tests.parity.lm_oracle import first_steps
 
 CPU = torch.device("cpu")
@@ -215,30 +215,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subject = Subject.of(options.model)
     forms = {name: teacher_forced(subject, form, options.frames) for name, form in FORMS.items()}
     report = {"model": options.model, "against": "float32", "forms": forms}
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1))
-    print(table(options.model, forms))
+    publish(report | surroundings(), markdown(options.model, forms), options.json)
     return 0
 
 
-def table(model: str, forms: dict[str, dict[str, object]]) -> str:
-    lines = [
-        f"Gate C, {model}: choices and logits beside float32, teacher-forced. Not identical.",
-        "",
-        "| form | row | agreement | largest error | relative error | NLL | NLL delta | SNR dB |",
-        "|---|---|---|---|---|---|---|---|",
+def markdown(model: str, forms: dict[str, dict[str, object]]) -> str:
+    title = f"Gate C, {model}: choices and logits beside float32, teacher-forced. Not identical."
+    header = ["form", "row", "agreement", "largest error", "relative error", "NLL", "NLL delta"]
+    rows = [
+        [name, row, *figures(report[row]), decibels(report["codec_snr_db"]) if audio else ""]
+        for name, report in forms.items()
+        for audio, row in enumerate(("text", "audio"))
     ]
-    for name, report in forms.items():
-        ratio = report["codec_snr_db"]
-        for row, decibels in (("text", ""), ("audio", "-" if ratio is None else f"{ratio:.1f}")):
-            figures = report[row]
-            assert isinstance(figures, dict)
-            lines.append(
-                f"| {name} | {row} | {figures['agreement']:.2%} | {figures['logit_error_max']:.2g}"
-                f" | {figures['logit_error_relative']:.2%} | {figures['nll_reference']:.3f}"
-                f" | {figures['nll_delta']:+.4f} | {decibels} |"
-            )
-    return "\n".join(lines)
+    return f"{title}\n\n{table([*header, 'SNR dB'], rows)}"
+
+
+def figures(of: object) -> list[str]:
+    assert isinstance(of, dict)
+    return [
+        f"{of['agreement']:.2%}",
+        f"{of['logit_error_max']:.2g}",
+        f"{of['logit_error_relative']:.2%}",
+        f"{of['nll_reference']:.3f}",
+        f"{of['nll_delta']:+.4f}",
+    ]
+
+
+def decibels(ratio: object) -> str:
+    return "-" if ratio is None else f"{ratio:.1f}"
 
 
 if __name__ == "__main__":
