@@ -2,8 +2,8 @@
 
     python -m tests.bench.wire [--frames 100] [--json FILE]
 
-Also the longest stall of the event loop while 8 calls open cold. Server and clients share one loop,
-so a client's own parsing is in the figure: it is an upper bound.
+Also the longest stall of the server's event loop while 8 calls open cold. The clients are a process
+of their own (`tests.bench.wire_clients`); both sides read the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,12 @@ import numpy as np
 from agent.session import Session
 from model import EngineEvent, FrameResult, load_engine
 from model.presets import write_checkpoint
-from tests.fakes.server import Client, serving, silence
+from tests.fakes.server import Server, serving
 
 CALLS = 8
+LOOK_S = 0.001
+Made = dict[tuple[str, int], float]
+"""When the engine delivered each frame, by session id and sequence number."""
 
 
 class Stalls:
@@ -36,11 +41,11 @@ class Stalls:
         self._task = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        last = time.perf_counter()
+        last = time.monotonic()
         while True:
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            self.longest_s = max(self.longest_s, now - last - 0.001)
+            await asyncio.sleep(LOOK_S)
+            now = time.monotonic()
+            self.longest_s = max(self.longest_s, now - last - LOOK_S)
             last = now
 
     def stop(self) -> float:
@@ -48,57 +53,62 @@ class Stalls:
         return self.longest_s
 
 
-async def measure(checkpoint: Path, frames: int) -> dict[str, Any]:
-    made: dict[tuple[str, int], float] = {}
+@contextmanager
+def stamping() -> Iterator[Made]:
+    """Note when each result leaves the engine's thread."""
+    made: Made = {}
     deliver = Session._deliver
 
     def stamped(session: Session, event: EngineEvent) -> None:
         if isinstance(event, FrameResult):
-            made[session.id, event.seq] = time.perf_counter()
+            made[session.id, event.seq] = time.monotonic()
         deliver(session, event)
 
     Session._deliver = stamped  # type: ignore[method-assign]
+    try:
+        yield made
+    finally:
+        Session._deliver = deliver  # type: ignore[method-assign]
+
+
+async def talk(server: Server, frames: int) -> tuple[float, dict[str, list[float]]]:
+    """The longest stall while the clients opened, and when each frame reached each of them."""
+    arguments = [server.ws + "/v1/duplex?autostart=0", str(CALLS), str(frames)]
+    command = [sys.executable, "-m", "tests.bench.wire_clients", *arguments]
+    clients = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, limit=1 << 24
+    )
+    assert clients.stdout is not None
+    stalls = Stalls()
+    if (await clients.stdout.readline()).strip() != b"opened":
+        raise RuntimeError("the clients could not open their calls")
+    stall_s = stalls.stop()
+    arrived = json.loads(await clients.stdout.readline())
+    await clients.wait()
+    return stall_s, arrived
+
+
+async def measure(checkpoint: Path, frames: int) -> dict[str, Any]:
     engine = await asyncio.to_thread(load_engine, str(checkpoint), max_sessions=CALLS, device="cpu")
     try:
-        async with serving(engine) as server, AsyncExitStack() as stack:
-            stalls = Stalls()
-            opening = [
-                stack.enter_async_context(server.connect("/v1/duplex?autostart=0"))
-                for _ in range(CALLS)
-            ]
-            clients = await asyncio.gather(*opening)
-            await asyncio.gather(*(open_cold(client, i) for i, client in enumerate(clients)))
-            stall_s = stalls.stop()
-            added = await asyncio.gather(*(talk(client, frames, made) for client in clients))
+        with stamping() as made:
+            async with serving(engine) as server:
+                stall_s, arrived = await talk(server, frames)
     finally:
         await asyncio.to_thread(engine.shutdown)
-        Session._deliver = deliver  # type: ignore[method-assign]
-    values = np.concatenate(added) * 1000
+    added = [
+        1000 * (moment - made[session_id, number + 1])
+        for session_id, moments in arrived.items()
+        for number, moment in enumerate(moments)
+    ]
     return {
         "calls": CALLS,
-        "frames": int(values.size),
-        "websocket_added_ms_p50": float(np.percentile(values, 50)),
-        "websocket_added_ms_p99": float(np.percentile(values, 99)),
+        "frames": len(added),
+        "websocket_added_ms_p50": float(np.percentile(added, 50)),
+        "websocket_added_ms_p99": float(np.percentile(added, 99)),
         "longest_loop_stall_ms_8_cold_opens": stall_s * 1000,
         "load_average": os.getloadavg()[0],
     }
-
-
-async def open_cold(client: Client, number: int) -> None:
-    await client.send("session.update", session={"instructions": f"You are agent {number}."})
-    await client.until("session.updated")
-
-
-async def talk(client: Client, frames: int, made: dict[tuple[str, int], float]) -> np.ndarray:
-    """Paced frames; for each the seconds from the engine's delivery to the client's receipt."""
-    session_id, added = client.seen[0]["session"]["id"], []
-    started = time.perf_counter()
-    for number in range(frames):
-        await asyncio.sleep(max(0.0, started + number * 0.08 - time.perf_counter()))
-        await client.append(silence())
-        await client.until("response.output_audio.delta")
-        added.append(time.perf_counter() - made[session_id, number + 1])
-    return np.array(added)
 
 
 def main() -> None:
