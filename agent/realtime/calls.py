@@ -7,7 +7,6 @@ websocket's stock mood; only what carries them differs.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import uuid
 from collections import deque
@@ -33,7 +32,7 @@ from agent.framing import Samples
 from agent.manager import SessionManager
 from agent.realtime.config import STOCK_MOOD, Limits
 from agent.realtime.connection import Connection
-from agent.realtime.events import load_json
+from agent.realtime.events import dump_json, load_json
 from agent.realtime.outbox import MAX_AUDIO_FRAMES
 from agent.realtime.track import AgentTrack, HeardTrack
 from agent.sink import OutputFrame
@@ -175,7 +174,7 @@ class Call:
         self._track.say(frame.pcm)
 
     def _send(self, event: dict[str, Any], *, audio: bool = False) -> None:
-        text = json.dumps(event, separators=(",", ":"))
+        text = dump_json(event)
         channel = self._channel
         if channel is None:
             self._waiting.append(text)

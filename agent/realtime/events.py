@@ -7,6 +7,7 @@ server does not know are kept out of the way, never refused: stock clients send 
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -233,12 +234,20 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    """Beyond what a float can hold is infinity, which could not be echoed as JSON."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
 def load_json(text: str | bytes) -> dict[str, Any]:
     """One JSON object, or `event_too_large` or `invalid_json`."""
     if len(text) > MAX_EVENT_BYTES:
         raise SessionError("event_too_large", f"an event has at most {MAX_EVENT_BYTES} bytes")
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise SessionError("invalid_json", "the message is not valid JSON") from error
     if not isinstance(value, dict):
@@ -246,6 +255,14 @@ def load_json(text: str | bytes) -> dict[str, Any]:
     if _deeper_than(value, MAX_DEPTH):
         raise SessionError("invalid_json", f"the message nests deeper than {MAX_DEPTH}")
     return value
+
+
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def dump_json(event: dict[str, Any]) -> str:
+    """One event as the text of a message."""
+    return _ENCODE(event)
 
 
 def _deeper_than(value: object, depth: int) -> bool:

@@ -6,7 +6,6 @@ gone. What messages mean stands in `connection.py`.
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -16,7 +15,7 @@ from agent.errors import Refused, SessionError
 from agent.manager import SessionManager
 from agent.realtime.config import DUPLEX_MOOD, STOCK_MOOD, Limits, Mood
 from agent.realtime.connection import Connection, OpenFailed, mistake
-from agent.realtime.events import event_id_of, load_json
+from agent.realtime.events import dump_json, event_id_of, load_json
 from agent.realtime.outbox import Outbox
 from agent.realtime.socket import WatchedSocket
 
@@ -126,7 +125,7 @@ class RealtimeSocket:
         return load_json(message.data)
 
     def _send(self, event: dict[str, Any], *, audio: bool = False) -> None:
-        self._outbox.put(json.dumps(event, separators=(",", ":")), audio=audio)
+        self._outbox.put(dump_json(event), audio=audio)
 
     def _overflow(self) -> None:
         """The client does not read: its session ends now, its socket soon."""

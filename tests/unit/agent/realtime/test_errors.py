@@ -234,6 +234,7 @@ async def test_silent_socket_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         "[]",
         "7",
         '{"type": NaN}',
+        '{"type": "session.update", "session": {"speed": 1e999}}',
         '{"a":' * 100 + "1" + "}" * 100,
         '{"type":' + "9" * 5000 + "}",
     ],
