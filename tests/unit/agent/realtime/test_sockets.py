@@ -72,6 +72,26 @@ async def test_a_dropped_socket_closes_its_session() -> None:  # contract: J2
         assert server.manager.used == 0
 
 
+async def test_a_slot_whose_cleanup_fails_is_refused_until_it_is_back() -> None:  # contract: A3
+    engine = FakeEngine(max_sessions=1, cleanup_failures=2, cleanup_retry_s=0.5)
+    async with serving(engine) as server:
+        async with server.connect(STOCK) as first:
+            await first.until("session.updated")
+            await first.send("session.close")
+            for _ in range(1000):
+                if engine.cleanups:
+                    break
+                await asyncio.sleep(0.001)
+            async with server.connect(STOCK) as second:
+                await second.rest()
+                assert second.seen[0]["error"]["code"] == "resource_exhausted"
+            await first.rest()
+            assert first.types[-1] == "session.closed"
+        assert (engine.cleanups, engine.releases, server.manager.used) == (3, 1, 0)
+        async with server.connect(STOCK) as third:
+            await third.until("session.updated")
+
+
 async def test_ready_tells_the_free_slots() -> None:  # contract: A1
     async with serving(FakeEngine(max_sessions=3)) as server:
         await server.manager.warmup(1)
