@@ -23,15 +23,22 @@ from model.sampling import GREEDY, Choosers, SamplerRows
 class LMSlots:
     """`slots` slots over one prepared model.
 
-    `sampling` admits seeded calls beside greedy ones, at the price of drawing for every row.
+    `sampling` admits seeded calls beside greedy ones, at the price of drawing for every row. Keys
+    and values are kept in `kv_dtype`, where none is given in that of the weights.
     """
 
     def __init__(
-        self, prepared: PreparedLM, config: ModelConfig, slots: int, *, sampling: bool = False
+        self,
+        prepared: PreparedLM,
+        config: ModelConfig,
+        slots: int,
+        *,
+        sampling: bool = False,
+        kv_dtype: torch.dtype | None = None,
     ) -> None:
         like = prepared.text_emb
         self.prepared = prepared
-        self.state = LMState.allocate(config.lm, slots, like.device, like.dtype)
+        self.state = LMState.allocate(config.lm, slots, like.device, kv_dtype or like.dtype)
         self.sampler = SamplerRows.allocate(slots, like.device) if sampling else None
         self._steps = {rows: LMStep(prepared, config, rows) for rows in {1, slots}}
         self._opening = DepformerLoop(prepared, 1)

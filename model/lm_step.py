@@ -20,7 +20,7 @@ from model.layers import apply_rope, attend_one, rope_table, silu_gate, window_s
 from model.lm_state import USER_ROW, LMState, initial_column
 from model.prepared import PreparedLayer, PreparedLM
 from model.sampling import Choosers
-from model.state import KVRing
+from model.state import KVRing, bits
 
 
 def embed_column(lm: PreparedLM, rows: Sequence[Tensor]) -> Tensor:
@@ -59,8 +59,9 @@ def temporal_step(
         qkv = layer.qkv(x).view(-1, 3, heads, size)
         q, k = apply_rope(qkv[:, :2], cos, sin).unbind(1)
         for cache, new in ((ring.k[index], k), (ring.v[index], qkv[:, 2])):
-            cache.view(-1, size).index_copy_(0, target, new.reshape(-1, size))
-        keys, values = ring.k[index, :, :, :cells], ring.v[index, :, :, :cells]
+            kept = new.reshape(-1, size).to(cache.dtype)
+            bits(cache).view(-1, size).index_copy_(0, target, bits(kept))
+        keys, values = (cache[index, :, :, :cells].to(x.dtype) for cache in (ring.k, ring.v))
         attended = attend_one(q[:, :, None], keys, values, mask)
         x = x + layer.out(attended.reshape(len(x), -1))
         x = x + layer.down(silu_gate(layer.up(x)))

@@ -73,6 +73,11 @@ class Carry:
         self.new[slot].zero_()
 
 
+def bits(x: Tensor) -> Tensor:
+    """Floats of eight bits as integers, which every operation can move; others as they are."""
+    return x.view(torch.int8) if x.dtype.itemsize == 1 else x
+
+
 @dataclass
 class KVRing:
     """Keys (after rope) and values of one transformer, `[L, B, H, C, D]` each."""

@@ -44,7 +44,7 @@ class FrameStep:
     """The state of `slots` slots and the step of one or all of them.
 
     The language model's dtype and device are its weights'; the codec is fp32. `prepared` is the
-    form to compute with, the plain one where none is given.
+    form to compute with, the plain one where none is given; `kv_dtype` as for `LMSlots`.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class FrameStep:
         *,
         prepared: PreparedLM | None = None,
         sampling: bool = False,
+        kv_dtype: torch.dtype | None = None,
     ) -> None:
         prepared = prepared or prepare(lm, PlainMaker(), lm.config.dep_q)
         device = prepared.text_emb.device
@@ -64,7 +65,7 @@ class FrameStep:
         self.codec = StreamingMimi(mimi, layout)
         self.carry = Carry.allocate(layout, slots, device)
         self.codec_state = self.codec.allocate(slots, device)
-        self.lm_slots = LMSlots(prepared, config, slots, sampling=sampling)
+        self.lm_slots = LMSlots(prepared, config, slots, sampling=sampling, kv_dtype=kv_dtype)
         self.origins = [0] * slots
         """Each slot's first live position, where its codec begins."""
 

@@ -38,11 +38,24 @@ from tests.parity.lm_oracle import first_steps
 
 CPU = torch.device("cpu")
 VOICE_FRAMES = 25
-FORMS: dict[str, tuple[torch.dtype, Quantisation | None]] = {
-    "float32": (torch.float32, None),
-    "bfloat16": (torch.bfloat16, None),
-    "int8": (torch.float32, "int8"),
-    "bfloat16, int8": (torch.bfloat16, "int8"),
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a model is computed: dtype of the weights, int8 layers, dtype of keys and values."""
+
+    dtype: torch.dtype = torch.float32
+    quantise: Quantisation | None = None
+    kv_dtype: torch.dtype | None = None
+
+
+REFERENCE = Form()
+FORMS = {
+    "float32": REFERENCE,
+    "bfloat16": Form(torch.bfloat16),
+    "int8": Form(quantise="int8"),
+    "bfloat16, int8": Form(torch.bfloat16, "int8"),
+    "float8 keys and values": Form(kv_dtype=torch.float8_e4m3fn),
 }
 """The first is the reference, compared with itself: all its figures must be perfect."""
 
@@ -94,12 +107,10 @@ class Subject:
 class Speaker:
     """One form of the model in a call of its own, as served."""
 
-    def __init__(
-        self, subject: Subject, dtype: torch.dtype, quantise: Quantisation | None = None
-    ) -> None:
-        self.lm = subject.make(dtype)
-        prepared, self.form = prepare_fastest(self.lm, 1, quantise=quantise)
-        self.slots = LMSlots(prepared, subject.config, 1)
+    def __init__(self, subject: Subject, form: Form) -> None:
+        self.lm = subject.make(form.dtype)
+        prepared, self.form = prepare_fastest(self.lm, 1, quantise=form.quantise)
+        self.slots = LMSlots(prepared, subject.config, 1, kv_dtype=form.kv_dtype)
         self.slots.admit(0, prefill(self.lm, subject.config, subject.prompt), None)
 
     def hear(self, user: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,11 +130,9 @@ class Speaker:
 
 
 @torch.inference_mode()
-def teacher_forced(
-    subject: Subject, form: tuple[torch.dtype, Quantisation | None], frames: int
-) -> dict[str, object]:
+def teacher_forced(subject: Subject, form: Form, frames: int) -> dict[str, object]:
     """The report of one form over `frames` positions of the reference's call."""
-    reference, other = Speaker(subject, torch.float32), Speaker(subject, *form)
+    reference, other = Speaker(subject, REFERENCE), Speaker(subject, form)
     tally, codes = [Tally() for _ in range(1 + AGENT_CODEBOOKS)], list[tuple[Tensor, Tensor]]()
     for user in subject.user_codes(frames):
         other.follow(reference)

@@ -1,22 +1,24 @@
-"""What each GPU stage measures; every stage writes after each of its figures."""
+"""What each GPU stage measures of ours; every stage writes after each of its figures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from model.core import FRAME_SECONDS
 from model.device import DeviceStepper
-from model.prefill import Prefix, prefill
-from model.selftest import rows_agree
-from tests.bench.plant import Plant, bytes_read
+from model.prefill import Prefill, Prefix, prefill
+from tests.bench.plant import Plant, bytes_read, percentiles
 
 Write = Callable[[dict[str, object]], None]
 COPY_BYTES = 4 << 30
 JOIN_SECONDS = 2.0
+YOUNG = 200
+"""A position at which rings are nearly empty."""
+KV_DTYPES = {"of the weights": None, "float8": torch.float8_e4m3fn}
+MOST_SESSIONS = 160
 
 
 def env(plant: Plant, write: Write) -> None:
@@ -41,13 +43,16 @@ def steps(plant: Plant, write: Write) -> None:
     """Unpaced steps by batch and age: p50, p99, share of the bandwidth, memory."""
     speed, rows = bandwidth(plant), list[dict[str, object]]()
     for batch in plant.batches:
+        if plant.spent:
+            write({"rows": rows, "time_spent_at": batch})
+            return
         try:
             stepper = plant.stepper(batch)
         except torch.OutOfMemoryError:
             write({"rows": rows, "out_of_memory_at": batch})
             return
-        for position in (256, plant.config.lm.context):
-            taken = timed(plant, stepper, position, plant.steps)
+        for position in (YOUNG, plant.config.lm.context):
+            taken = plant.timed_steps(stepper, position, plant.steps)
             read = bytes_read(plant.config.lm, plant.dtype.itemsize, position, batch)
             rows.append(
                 {"batch": batch, "position": position, "mode": stepper.mode, **taken}
@@ -57,27 +62,14 @@ def steps(plant: Plant, write: Write) -> None:
             write({"rows": rows})
 
 
-def timed(plant: Plant, stepper: DeviceStepper, position: int, count: int) -> dict[str, float]:
-    plant.age(stepper.frame_step, position)
-    frames, rows = plant.frames(stepper.rows, position), range(stepper.rows)
-    stepper.step(rows, frames)
-    taken = [plant.seconds(lambda: stepper.step(rows, frames)) for _ in range(count)]
-    return percentiles(taken)
-
-
-def percentiles(seconds: list[float]) -> dict[str, float]:
-    p50, p99, most = np.percentile(seconds, [50, 99, 100]) * 1000
-    return {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(most)}
-
-
 def memory(plant: Plant) -> int:
     return torch.cuda.max_memory_allocated() if plant.device.type == "cuda" else 0
 
 
 def paced(plant: Plant, write: Write) -> None:
     """One step every 80 ms, a call joining every two seconds by its prefix."""
-    batch, seconds = plant.batches[-1 if plant.dry else 5], 0.5 if plant.dry else 45.0
-    stepper = plant.stepper(batch)
+    seconds = 0.5 if plant.dry else 30.0
+    stepper = plant.largest([2] if plant.dry else [32, 16, 8, 4, 2, 1])
     plant.age(stepper.frame_step, plant.config.lm.context)
     prefix = prefill(plant.lm, plant.config, plant.prompt(100))
     frames, rows = plant.frames(stepper.rows, plant.config.lm.context), range(stepper.rows)
@@ -91,81 +83,77 @@ def paced(plant: Plant, write: Write) -> None:
         (joining if join else calm).append(spent)
     missed = sum(spent > FRAME_SECONDS for spent in [*calm, *joining])
     write(
-        {"batch": batch, "missed": missed, "steps": len(calm) + len(joining)}
+        {"batch": stepper.slots, "missed": missed, "steps": len(calm) + len(joining)}
         | {"calm": percentiles(calm), "joining": percentiles(joining)}
     )
 
 
 def start(plant: Plant, write: Write) -> None:
-    """Cold: the prompt's pass. Warm: the copy of its prefix. And the same by steps."""
+    """Cold: the prompt's pass, and its longest chunk. Warm: a prefix's copy. And by steps."""
     stepper, rows = plant.stepper(1), list[dict[str, object]]()
-    step_ms = timed(plant, stepper, 100, plant.steps)["p50_ms"]
-    for positions in (30, 60) if plant.dry else (200, 400):
-        prompt = plant.prompt(positions)
-        prefix: Prefix = prefill(plant.lm, plant.config, prompt)
-        cold = min(
-            plant.seconds(lambda p=prompt: prefill(plant.lm, plant.config, p)) for _ in range(5)
-        )
+    step_ms = plant.timed_steps(stepper, YOUNG, plant.steps)["p50_ms"]
+    for positions in (30, 90) if plant.dry else (200, 400):
+        passes = [chunks(plant, positions) for _ in range(2 if plant.dry else 5)]
+        prefix: Prefix = prefill(plant.lm, plant.config, plant.prompt(positions))
         warm = min(plant.seconds(lambda p=prefix: stepper.admit(0, p, None)) for _ in range(5))
         rows.append(
-            {"positions": positions, "cold_ms": 1000 * cold, "warm_ms": 1000 * warm}
-            | {"stepped_ms": positions * step_ms}
+            {"positions": positions, "cold_ms": 1000 * min(sum(each) for each in passes)}
+            | {"chunk_ms": 1000 * min(max(each) for each in passes)}
+            | {"warm_ms": 1000 * warm, "stepped_ms": positions * step_ms}
         )
         write({"rows": rows})
 
 
+def chunks(plant: Plant, positions: int) -> list[float]:
+    """Seconds of each chunk of one prefill."""
+    work, taken = Prefill(plant.lm, plant.config, plant.prompt(positions)), list[float]()
+    while work.done < positions:
+        taken.append(plant.seconds(work.advance))
+    return taken
+
+
 def sessions(plant: Plant, write: Write) -> None:
-    """The most calls, all at full context, whose step stays under 80 ms at p99."""
-    low, high, tried = 0, plant.batches[-1] + 1, list[dict[str, object]]()
-    while high - low > 1:
-        batch = (low + high) // 2
-        try:
-            taken = timed(plant, plant.stepper(batch), plant.config.lm.context, plant.steps)
-            fits = taken["p99_ms"] < 1000 * FRAME_SECONDS
-        except torch.OutOfMemoryError:
-            taken, fits = {}, False
-        tried.append({"batch": batch, "fits": fits, **taken})
-        low, high = (batch, high) if fits else (low, batch)
-        write({"sessions": low, "tried": tried})
+    """The most calls, all at full context, whose step stays under 80 ms at p99, by KV dtype."""
+    found: dict[str, object] = {}
+    for name, kv_dtype in KV_DTYPES.items():
+        low, high = 0, 3 if plant.dry else MOST_SESSIONS
+        tried = list[dict[str, object]]()
+        while high - low > 1 and not plant.spent:
+            batch = (low + high) // 2
+            taken = full_steps(plant, batch, kv_dtype)
+            fits = taken.get("p99_ms", 1e9) < 1000 * FRAME_SECONDS
+            tried.append({"batch": batch, "fits": fits, **taken})
+            low, high = (batch, high) if fits else (low, batch)
+            found[name] = {"at_least": low, "below": high, "tried": tried}
+            write({"kv": found})
 
 
-def isolation(plant: Plant, write: Write) -> None:
-    """Gate A on the device: equal calls in all slots give equal bits, eager and replayed."""
-    stepper = plant.stepper(plant.batches[1 if plant.dry else 3])
-    agree = rows_agree(stepper.frame_step)
-    prefix = prefill(plant.lm, plant.config, plant.prompt(30))
-    for slot in range(stepper.rows):
-        stepper.admit(slot, prefix, None)
-    differs_at = None
-    for index in range(plant.steps // 3):
-        frames = plant.frames(stepper.rows, prefix.positions + index)
-        frames.pcm[:] = frames.pcm[0]
-        output = stepper.step(range(stepper.rows), frames)
-        if not (output.pcm == output.pcm[0]).all() or not (output.codes == output.codes[0]).all():
-            differs_at = index
-            break
-    write({"mode": stepper.mode, "one_step_agrees": agree, "first_difference": differs_at})
+def full_steps(plant: Plant, batch: int, kv_dtype: torch.dtype | None) -> dict[str, float]:
+    """Steps over whole rings and the bytes of a slot; nothing where it does not fit."""
+    try:
+        stepper = plant.stepper(batch, cut=False, kv_dtype=kv_dtype)
+        taken = plant.timed_steps(stepper, plant.config.lm.context, plant.steps // 6 + 1)
+    except torch.OutOfMemoryError:
+        return {}
+    return taken | {"slot_bytes": stepper.slot_bytes}
 
 
 def ablations(plant: Plant, write: Write) -> None:
-    """What graphs, the length of attention and int8 weights are worth at one batch."""
-    batch, rows = plant.batches[1 if plant.dry else 3], dict[str, object]()
-    for name, graph in (("graph", True), ("eager", False)):
-        stepper = plant.stepper(batch, graph=graph)
-        rows[name] = timed(plant, stepper, plant.config.lm.context, plant.steps // 3)
-        rows[f"{name}_young"] = timed(plant, stepper, 60, plant.steps // 3)
-        write({"batch": batch, **rows})
-    int8 = plant.stepper(batch, quantise="int8")
-    rows["int8"] = timed(plant, int8, plant.config.lm.context, plant.steps // 3)
-    write({"batch": batch, **rows})
+    """What graphs, cut rings, eight depformer steps, float8 KV and int8 weights are worth."""
+    whole = plant.whole()
+    batch, context = whole.batches[1 if whole.dry else 3], whole.config.lm.context
+    rows: dict[str, object] = {}
 
+    def measure(name: str, stepper: DeviceStepper, position: int) -> None:
+        rows[name] = whole.timed_steps(stepper, position, whole.steps // 5 + 1)
+        write({"batch": batch, "rows": rows})
 
-STAGES: dict[str, Callable[[Plant, Write], None]] = {
-    "env": env,
-    "steps": steps,
-    "paced": paced,
-    "start": start,
-    "sessions": sessions,
-    "isolation": isolation,
-    "ablations": ablations,
-}
+    served = whole.stepper(batch)
+    measure("served", served, context)
+    measure("young", served, YOUNG)
+    measure("young, whole rings", whole.stepper(batch, cut=False), YOUNG)
+    measure("16 depformer steps", whole.stepper(batch, steps=whole.config.lm.dep_q), context)
+    measure("float8 keys and values", whole.stepper(batch, kv_dtype=KV_DTYPES["float8"]), context)
+    measure("eager", whole.stepper(batch, graph=False), context)
+    # Last, since it replaces the layers of the model itself.
+    measure("int8 weights", whole.stepper(batch, quantise="int8"), context)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -12,36 +14,46 @@ import torch
 from torch import nn
 
 from model.config import LMConfig, ModelConfig
-from model.core import FRAME_SAMPLES
+from model.core import AGENT_CODEBOOKS, FRAME_SAMPLES
 from model.device import DeviceStepper
 from model.lm import LanguageModel
 from model.mimi import Mimi
 from model.modes import Quantisation, prepare_fastest
 from model.modules import meta_lm, meta_mimi
 from model.presets import TINY
-from model.prompt import Prompt, build_prompt_from_codes
+from model.prompt import SILENCE_FRAMES, Prompt, build_prompt_from_codes
 from model.step import FrameStep
 from model.stepper import StepInput
 
 Module = TypeVar("Module", bound=nn.Module)
-STEPS_SERVED = 8
 SPREAD = 0.02
-VOICE_TO_PROMPT = 12
+ONES = ("alpha", "cluster_usage", "_initialized", "norm1.weight", "norm2.weight")
 
 
 class Plant:
-    """One device with weights on it; `stepper(slots)` makes the slots."""
+    """One device with weights on it; `stepper(slots)` makes the slots.
 
-    def __init__(self, *, dry: bool) -> None:
-        self.dry = dry
+    A stage has `seconds`; once they are `spent` it writes what it has and stops.
+    """
+
+    def __init__(
+        self, *, dry: bool, seconds: float = math.inf, depformer_steps: int = AGENT_CODEBOOKS
+    ) -> None:
+        self.dry, self._ends = dry, time.monotonic() + seconds
         self.device = torch.device("cpu" if dry else "cuda")
         self.dtype = torch.float32 if dry else torch.bfloat16
         base = TINY if dry else ModelConfig()
-        self.config = dataclasses.replace(base, lm=dataclasses.replace(base.lm, dep_q=STEPS_SERVED))
+        self.config = dataclasses.replace(
+            base, lm=dataclasses.replace(base.lm, dep_q=depformer_steps)
+        )
         self.batches = [1, 2] if dry else [1, 2, 4, 8, 16, 32, 48, 64]
-        self.steps = 3 if dry else 300
+        self.steps = 3 if dry else 200
         self._lm: LanguageModel | None = None
         self._mimi: Mimi | None = None
+
+    @property
+    def spent(self) -> bool:
+        return time.monotonic() > self._ends
 
     @property
     def lm(self) -> LanguageModel:
@@ -53,12 +65,44 @@ class Plant:
         self._mimi = self._mimi or self._filled(meta_mimi(self.config), torch.float32)
         return self._mimi
 
+    def whole(self) -> Plant:
+        """The same with all sixteen depformer steps; the rest of the time is its."""
+        steps = (TINY if self.dry else ModelConfig()).lm.dep_q
+        left = self._ends - time.monotonic()
+        return Plant(dry=self.dry, seconds=left, depformer_steps=steps)
+
     def stepper(
-        self, slots: int, *, graph: bool = True, quantise: Quantisation | None = None
+        self,
+        slots: int,
+        *,
+        steps: int = AGENT_CODEBOOKS,
+        graph: bool = True,
+        cut: bool = True,
+        quantise: Quantisation | None = None,
+        kv_dtype: torch.dtype | None = None,
     ) -> DeviceStepper:
-        prepared, form = prepare_fastest(self.lm, slots, quantise=quantise)
-        step = FrameStep(self.lm, self.mimi, self.config, slots, prepared=prepared)
-        return DeviceStepper(step, self.device, form=form, graph=graph)
+        """Raises `torch.OutOfMemoryError` where it does not fit."""
+        self.clear()
+        prepared, form = prepare_fastest(self.lm, slots, steps=steps, quantise=quantise)
+        step = FrameStep(
+            self.lm, self.mimi, self.config, slots, prepared=prepared, kv_dtype=kv_dtype
+        )
+        return DeviceStepper(step, self.device, form=form, graph=graph, cut=cut)
+
+    def largest(self, batches: Iterable[int]) -> DeviceStepper:
+        """Of the first of `batches` that fits."""
+        for batch in batches:
+            try:
+                return self.stepper(batch)
+            except torch.OutOfMemoryError:
+                continue
+        raise torch.OutOfMemoryError("not even the smallest batch fits")
+
+    def clear(self) -> None:
+        """Give back what the last stepper held."""
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def age(self, step: FrameStep, position: int) -> None:
         """As if every call had come to `position`; the rings hold zeros."""
@@ -68,13 +112,13 @@ class Plant:
 
     def prompt(self, positions: int) -> Prompt:
         generator = torch.Generator().manual_seed(0)
-        shape = (8, positions - VOICE_TO_PROMPT)
+        shape = (AGENT_CODEBOOKS, positions - 2 * SILENCE_FRAMES)
         codes = torch.randint(self.config.lm.card, shape, generator=generator)
         return build_prompt_from_codes(codes, [], self.config)
 
     def frames(self, slots: int, position: int) -> StepInput:
         """All slots stepped at `position` with noise."""
-        random = np.random.default_rng(0)
+        random = np.random.default_rng(position)
         return StepInput(
             pcm=(0.1 * random.standard_normal((slots, FRAME_SAMPLES))).astype(np.float32),
             stepped=np.ones(slots, np.bool_),
@@ -82,17 +126,31 @@ class Plant:
             positions=[position] * slots,
         )
 
-    def synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
     def seconds(self, work: Callable[[], object]) -> float:
         """Of one call of `work`, the device's part included."""
-        self.synchronise()
+        self._synchronise()
         began = time.perf_counter()
         work()
-        self.synchronise()
+        self._synchronise()
         return time.perf_counter() - began
+
+    def timed(self, work: Callable[[], object], count: int) -> dict[str, float]:
+        """Milliseconds of `count` calls, fewer where the stage's time is spent before."""
+        work()
+        taken = [self.seconds(work)]
+        while len(taken) < count and not self.spent:
+            taken.append(self.seconds(work))
+        return percentiles(taken)
+
+    def timed_steps(self, stepper: DeviceStepper, position: int, count: int) -> dict[str, float]:
+        """Of steps of all slots at one age."""
+        self.age(stepper.frame_step, position)
+        frames, rows = self.frames(stepper.rows, position), range(stepper.rows)
+        return self.timed(lambda: stepper.step(rows, frames), count)
+
+    def _synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
 
     @torch.no_grad()
     def _filled(self, module: Module, dtype: torch.dtype) -> Module:
@@ -100,11 +158,16 @@ class Plant:
         filled = module.to(dtype).to_empty(device=self.device).requires_grad_(False).eval()
         generator = torch.Generator(self.device).manual_seed(0)
         for name, tensor in filled.state_dict().items():
-            if name.endswith(("alpha", "cluster_usage", "norm1.weight", "norm2.weight")):
+            if name.endswith(ONES):
                 tensor.fill_(1.0)
             else:
                 tensor.normal_(0, SPREAD, generator=generator)
         return filled
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    p50, p99, most = np.percentile(seconds, [50, 99, 100]) * 1000
+    return {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(most)}
 
 
 def bytes_read(config: LMConfig, itemsize: int, context: int, calls: int) -> int:

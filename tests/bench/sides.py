@@ -34,9 +34,17 @@ AGED_FRAMES = 400
 class Reference:
     """The `moshi` package: a codec and a language model that makes 16 codebooks itself."""
 
-    def __init__(self, config: ModelConfig, weights: RandomWeights) -> None:
-        self.lm = moshi_model(weights.lm, config.lm)
-        self.mimi = moshi_mimi(config.mimi, adopt(meta_mimi(config), weights.mimi))
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: RandomWeights,
+        device: torch.device = CPU,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Shares the language model's tensors on any other device than the CPU."""
+        self.lm = moshi_model(weights.lm, config.lm, dtype, device)
+        codec = moshi_mimi(config.mimi, adopt(meta_mimi(config), weights.mimi))
+        self.mimi = codec.to(device)
 
     @contextmanager
     def lm_stream(self, rows: int) -> Iterator[LMGen]:
@@ -53,7 +61,7 @@ class Reference:
 def self_talk(generator: LMGen, rows: int, calls: int) -> list[Tensor]:
     """Emitted frames `[B, 17]` of calls 1 to `calls - 1`; both voices are its own."""
     frames = []
-    nothing = torch.zeros(rows, 0, 1, dtype=torch.int64)
+    nothing = torch.zeros(rows, 0, 1, dtype=torch.int64, device=generator.lm_model.device)
     for _ in range(calls):
         step = generator.step(nothing)
         if step is not None:

@@ -42,12 +42,21 @@ def _has_steps(name: str) -> bool:
     return name.startswith("depformer.") and ".gating." in name
 
 
+CPU = torch.device("cpu")
+
+
 def moshi_model(
-    weights: Mapping[str, Tensor], config: LMConfig, dtype: torch.dtype = torch.float32
+    weights: Mapping[str, Tensor],
+    config: LMConfig,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device = CPU,
 ) -> LMModel:
-    """The reference's model with `config.dep_q` steps and our weights."""
+    """The reference's model with `config.dep_q` steps and our weights.
+
+    On the CPU they are copied; elsewhere there may be no room for two, so they are shared.
+    """
     model = LMModel(
-        device="cpu",
+        device=device,
         dtype=dtype,
         dim=config.dim,
         num_heads=config.num_heads,
@@ -78,7 +87,8 @@ def moshi_model(
         depformer_weights_per_step=True,
         delays=list(config.delays),
     ).eval()
-    model.load_state_dict({name: tensor.to(dtype) for name, tensor in weights.items()})
+    tensors = {name: tensor.to(dtype) for name, tensor in weights.items()}
+    model.load_state_dict(tensors, assign=device != CPU)
     return model
 
 

@@ -1,25 +1,64 @@
 """The GPU stages run dry on the CPU: each writes its file, and a second run skips them."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.bench.gpu_stages import STAGES
+from tests.bench.gpu import STAGES
 
 pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "tests/bench/gpu.sh"
+EIGHT_MINUTES = 480
 TIMEOUT = 600
 
 
-def test_every_stage_writes_its_json_and_is_not_run_twice(tmp_path: Path) -> None:
-    command = ["sh", str(ROOT / "tests/bench/gpu.sh"), str(tmp_path), "--dry"]
-    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"}
-    for _ in range(2):
-        subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=TIMEOUT)
-        written = {path.stem: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
-    assert set(written) == set(STAGES)
-    for name in STAGES:
-        assert json.loads((tmp_path / f"{name}.json").read_text())["dry"] is True
+def run_dry(folder: Path) -> dict[str, int]:
+    """When each result was written."""
+    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    command = ["sh", str(SCRIPT), str(folder), "--dry"]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=TIMEOUT)
+    return {path.stem: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("gpu")
+    first, second = run_dry(folder), run_dry(folder)
+    assert first == second and set(first) == set(STAGES)
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in first}
+
+
+def test_every_stage_writes_its_figures_once(results: dict[str, Any]) -> None:
+    assert all(result["dry"] is True for result in results.values())
+    assert {row["batch"] for row in results["steps"]["rows"]} == {1, 2}
+    assert all(row["bandwidth_share"] > 0 for row in results["steps"]["rows"])
+    assert results["paced"]["steps"] > 0 and results["paced"]["batch"] == 2
+    assert [row["positions"] for row in results["start"]["rows"]] == [30, 90]
+    assert set(results["sessions"]["kv"]) == {"of the weights", "float8"}
+    assert {"served", "young", "16 depformer steps", "int8 weights"} < set(
+        results["ablations"]["rows"]
+    )
+
+
+def test_a_call_among_others_says_what_it_says_alone(results: dict[str, Any]) -> None:  # Gate A
+    isolation = results["isolation"]
+    assert isolation["slots_agree"] and isolation["cuts_agree"] and isolation["steps"] > 0
+    assert isolation["first_difference"] is None
+
+
+def test_the_reference_runs_beside_ours_and_agrees(results: dict[str, Any]) -> None:
+    assert results["moshi"]["tokens_agreeing"] == 1.0
+    for row in results["moshi"]["rows"]:
+        assert row["ratio_16"] > 0 and row["ratio_8"] > 0
+
+
+def test_all_stages_have_eight_minutes_together() -> None:
+    budgets = dict(re.findall(r"^run (\w+) (\d+)$", SCRIPT.read_text(), re.MULTILINE))
+    assert list(budgets) == list(STAGES)
+    assert sum(map(int, budgets.values())) <= EIGHT_MINUTES
