@@ -83,8 +83,8 @@ async def test_a_line_that_is_taken_after_the_token_was_made_is_said(
         await faster.until_agent()
         late = json.loads(body)
         seen = await asyncio.to_thread(drive, "given", url=worker.base, details=late)
-    assert seen["code"] == "agent-refused"
-    assert "busy" in seen["text"] and "try again" in seen["text"]
+    assert seen["code"] == "agent-busy"
+    assert "Every agent is busy" in seen["text"]
 
 
 # contract: H6

@@ -56,6 +56,8 @@ const INITIAL: CallState = {
 
 const TRANSCRIPT_TOPIC = "lk.transcription";
 const AGENT_STATE = "lk.agent.state";
+/** Every line was taken between the token and the room. */
+const NO_SLOT = "resource_exhausted";
 const JOIN_LIMIT_MS = 20_000;
 const STATS_EVERY_MS = 1_000;
 
@@ -218,7 +220,8 @@ export class Call {
     if (message?.type === "stats") {
       this.set({ agentFigures: message.figures });
     } else if (message !== null) {
-      void this.finish(failure(`agent-${message.type}`, message.message || undefined));
+      const code = message.code === NO_SLOT ? "agent-busy" : (`agent-${message.type}` as const);
+      void this.finish(failure(code, message.message || undefined));
     }
   }
 

@@ -4,7 +4,12 @@ export const DATA_TOPIC = "personaplex";
 
 export type AgentMessage =
   | { readonly type: "stats"; readonly figures: Readonly<Record<string, number>> }
-  | { readonly type: "refused" | "closed"; readonly message: string };
+  | {
+      readonly type: "refused" | "closed";
+      /** Why, for programs; empty where nothing is wrong. */
+      readonly code: string;
+      readonly message: string;
+    };
 
 /** The message, or null for one that this page has no use for. */
 export function parseMessage(payload: Uint8Array): AgentMessage | null {
@@ -42,9 +47,13 @@ function numbersOf(fields: Record<string, unknown>, prefix = ""): Record<string,
 }
 
 /** A state that ends the call; the others arrive as an attribute of the agent. */
-function ending({ state, message }: Record<string, unknown>): AgentMessage | null {
+function ending({ state, code, message }: Record<string, unknown>): AgentMessage | null {
   if (state !== "refused" && state !== "closed") {
     return null;
   }
-  return { type: state, message: typeof message === "string" ? message : "" };
+  return { type: state, code: textOf(code), message: textOf(message) };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
 }

@@ -13,9 +13,16 @@ it("keeps the numbers of a stats message", () => {
 });
 
 it("reads why a call was refused or closed", () => {
-  expect(parseMessage(encode({ type: "state", state: "refused", message: "busy" }))).toEqual({
+  const refusal = { type: "state", state: "refused", code: "resource_exhausted", message: "busy" };
+  expect(parseMessage(encode(refusal))).toEqual({
     type: "refused",
+    code: "resource_exhausted",
     message: "busy",
+  });
+  expect(parseMessage(encode({ type: "state", state: "closed", code: 7 }))).toEqual({
+    type: "closed",
+    code: "",
+    message: "",
   });
   expect(parseMessage(encode({ type: "state", state: "speaking" }))).toBeNull();
 });
