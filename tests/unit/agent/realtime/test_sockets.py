@@ -73,21 +73,23 @@ async def test_a_dropped_socket_closes_its_session() -> None:  # contract: J2
 
 
 async def test_a_slot_whose_cleanup_fails_is_refused_until_it_is_back() -> None:  # contract: A3
-    engine = FakeEngine(max_sessions=1, cleanup_failures=2, cleanup_retry_s=0.5)
+    engine = FakeEngine(max_sessions=1, cleanup_failures=10**9, cleanup_retry_s=0.01)
     async with serving(engine) as server:
         async with server.connect(STOCK) as first:
             await first.until("session.updated")
             await first.send("session.close")
             for _ in range(1000):
-                if engine.cleanups:
+                if engine.cleanups >= 2:
                     break
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.01)
             async with server.connect(STOCK) as second:
                 await second.rest()
                 assert second.seen[0]["error"]["code"] == "resource_exhausted"
+            engine.cleanup_failures = 0
             await first.rest()
             assert first.types[-1] == "session.closed"
-        assert (engine.cleanups, engine.releases, server.manager.used) == (3, 1, 0)
+        assert engine.cleanups >= 3
+        assert (engine.releases, server.manager.used) == (1, 0)
         async with server.connect(STOCK) as third:
             await third.until("session.updated")
 
