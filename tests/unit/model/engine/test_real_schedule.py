@@ -15,6 +15,7 @@ from model.loading import PersonaPlexEngine, build_engine
 from model.prefill import CHUNK
 from model.prompt import SILENCE_FRAMES
 from tests.unit.model.engine.real import (
+    RING_POSITIONS,
     VOICES,
     WHOLE_TINY,
     RealCaller,
@@ -91,6 +92,23 @@ def chunks_before_the_step(rig: RealRig, callers: list[RealCaller]) -> int:
     steps, frames, chunks = counted(before, rig.engine.stats())
     assert (steps, frames) == (1, len(callers))
     return chunks
+
+
+# contract: I2; Gate A
+def test_a_call_does_not_hear_how_old_its_neighbours_are() -> None:
+    """They decide how far all rows read their rings: one length alone, another beside them."""
+    rig = RealRig(2, config=WHOLE_TINY, voices=HALF_VOICE)
+    young = Track.draw(1, ROUNDS)
+    old = dataclasses.replace(Track.draw(2, ROUNDS), spec=SessionSpec("half.pt", ""))
+    expected = rig.alone(young)
+    neighbour, caller = rig.caller(old), rig.caller(young)
+    rig.tick(CHUNKS_OF_HALF + 2)
+    for _ in range(ROUNDS):
+        neighbour.play()
+        caller.play()
+        rig.settle()
+    assert said(caller.results) == expected
+    assert neighbour.results[-1].position > 2 * RING_POSITIONS > caller.results[-1].position
 
 
 # contract: A4, E1
