@@ -18,7 +18,7 @@ FOLDERS = {
     "agent": "calls and transports: rooms, telephones, websockets, the command line",
     "agent/plugin": "the distribution `livekit-plugins-personaplex`, which imports nothing of ours",
     "deploy": "container image, and a compose example with telephones",
-    "docs": "rooms, realtime API, models, scaling, telephones, the driver, the rules",
+    "docs": "rooms, realtime API, models, scaling, telephones, the driver, the rules, figures",
     "scripts": "set-up steps of the Makefile; this file's generated parts",
     "tests": "mirrors the tree; each test names the rule that it holds",
     "tests/bench": "the benchmarks behind every number",
