@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model import lm_step
+from model import graphs, lm_step
 from model.config import LMConfig
 from model.device import DeviceStepper
 from model.graphs import EagerStep, PackedStep, StaticStep, replays_equally, ring_cuts
@@ -93,6 +93,27 @@ def test_a_captured_form_that_differs_at_one_length_is_found_out() -> None:
 
     static._launch[320] = wrong
     assert not replays_equally(eager, static, SLOTS, [64, 320])
+
+
+# contract: I5
+@pytest.mark.parametrize("why", ["capture failed", "replay differs"])
+def test_a_capture_that_does_not_serve_falls_back_to_eager_and_says_so(
+    why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lm, mimi = weights()
+
+    def capture(*args: object) -> None:
+        if why == "capture failed":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(graphs, "StaticStep", capture)
+    monkeypatch.setattr(graphs, "replays_equally", lambda *args: False)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    step = FrameStep(lm, mimi, CONFIG, SLOTS)
+    form, name = graphs.capture_or_eager(step, torch.device("cuda"))
+    assert isinstance(form, EagerStep) and name == f"eager ({why})"
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "far slower" in caplog.text
 
 
 def test_int8_rows_are_within_half_a_level_and_apart_from_each_other() -> None:
