@@ -22,6 +22,8 @@ from model.temporal import TemporalLayer
 LEVELS = 127
 VECTOR = 32
 """Values that the fused product may take at once, at most."""
+PROBE_ERROR = 0.01
+"""Of the sum of magnitudes; bf16 rounds a result by 0.004."""
 
 
 def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,7 +55,7 @@ class Int8Linear(nn.Module):
         return F.linear(x, self.levels.to(x.dtype)) * self.scale
 
     def _fuses(self) -> bool:
-        """Whether this device multiplies int8 weights without unpacking them first.
+        """Whether this device multiplies int8 weights without unpacking them first, and rightly.
 
         Rows that are no whole number of its vectors it reads past their end, unchecked.
         """
@@ -61,10 +63,15 @@ class Int8Linear(nn.Module):
             return False
         probe = torch.ones(1, self.levels.shape[1], dtype=self.scale.dtype)
         try:
-            torch._weight_int8pack_mm(probe.to(self.levels.device), self.levels, self.scale)
+            product = torch._weight_int8pack_mm(
+                probe.to(self.levels.device), self.levels, self.scale
+            )
         except (NotImplementedError, RuntimeError):
             return False
-        return True
+        scale = self.scale.float()
+        exact = self.levels.sum(1, dtype=torch.float32) * scale
+        bound = PROBE_ERROR * self.levels.float().abs().sum(1) * scale
+        return bool(((product[0].float() - exact).abs() <= bound).all())
 
 
 class Int8Attention(nn.Module):

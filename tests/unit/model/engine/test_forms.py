@@ -141,6 +141,15 @@ def test_the_fused_int8_product_is_taken_only_where_it_is_right(inputs: int) -> 
     assert torch.equal(product(x)[3], alone), "neighbours do not matter"
 
 
+def test_a_fused_int8_product_that_is_wrong_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(x: Tensor, levels: Tensor, scale: Tensor) -> Tensor:
+        return (x @ levels.to(x.dtype).T) * scale.flip(0)
+
+    weight = torch.randn(48, 64, dtype=torch.bfloat16)
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", wrong)
+    assert not Int8Linear(weight).fused
+
+
 # Gate C
 def test_int8_layers_are_another_model_of_nearly_the_same_output() -> None:
     drawn = random_weights(CONFIG, 7).lm
