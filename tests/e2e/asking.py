@@ -45,7 +45,11 @@ def question(words: str) -> Question:
 QUESTIONS = tuple(
     map(
         question,
-        ("what is the capital of France", "are you a human", "do you have a swimming pool"),
+        (
+            "what is the capital of France",
+            "how many legs does a spider have",
+            "how far away is the moon",
+        ),
     )
 )
 
