@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,26 +11,30 @@ import soundfile
 from livekit import rtc
 
 from tests.e2e.accounts import MOST_WAITING, check_chain, waiting
-from tests.e2e.asking import spoken
+from tests.e2e.asking import QUESTIONS, spoken
 from tests.e2e.caller import EAR_RATE, Caller
-from tests.e2e.conftest import WorkerFactory
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import at_microphone, pause
 
 pytestmark = pytest.mark.e2e
-SAID = ("what is the capital of France", "do you have a swimming pool")
+SAID = tuple(question.words for question in QUESTIONS[:2])
 PAUSE_SECONDS = 2
 FRAME = 1920
 AUDIBLE = 1e-3
 """What Opus makes of silence stays below."""
 
 
-@pytest.fixture
-async def worker(
-    start_worker: WorkerFactory, checkpoint: Callable[[str], Path], tmp_path: Path
-) -> WorkerProcess:
-    model = str(checkpoint("tiny"))
-    return await start_worker("--model", model, "--recording", str(tmp_path), echo=False)
+@pytest.fixture(scope="module")
+def worker(
+    livekit: LiveKitServer, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WorkerProcess]:
+    """The real engine; it keeps recordings in its folder."""
+    folder = tmp_path_factory.mktemp("tiny")
+    options = ("--model", str(tiny_checkpoint), "--recording", str(folder), "--drain-time", "1")
+    process = WorkerProcess(folder, livekit.url, *options)
+    process.start()
+    yield process
+    process.stop()
 
 
 # contract: C6, D1, H5
