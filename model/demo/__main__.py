@@ -19,7 +19,7 @@ from .corpus import Corpus
 from .evaluate import evaluate
 from .goals import table
 from .recipe import Plan, Work, make_corpus, train, write_checkpoint
-from .scenes import Extent
+from .scenes import Casting, Extent
 from .texts import TEXTS
 
 AMOUNTS = ("codec_steps", "decoder_steps", "language_steps", "takes")
@@ -49,14 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(options: argparse.Namespace, work: Work) -> None:
-    figures = evaluate(
-        options.checkpoint,
-        work.texts,
-        Corpus.load(work.corpus),
-        options.test_seed,
-        Extent(options.answers, options.recognised),
-        options.human,
-        options.only,
+    extent, seed = Extent(options.answers, options.recognised), options.test_seed
+    casting = Casting(work.texts, Corpus.load(work.corpus), seed, extent)
+    scenes = casting.scenes(options.human)
+    if options.only:
+        scenes = [scene for scene in scenes if scene.name in options.only]
+    figures = {"seed": seed} | evaluate(
+        options.checkpoint, work.texts, scenes, extent.recognised, seed, options.workers
     )
     if options.card:
         write_card(options.checkpoint, work.texts, figures)

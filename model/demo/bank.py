@@ -6,11 +6,13 @@ Encoded once by the finished codec; calls for the language model are put togethe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import ModelConfig
@@ -69,6 +71,20 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Of the encoding, what one of `workers` processes does; every utterance `takes` times."""
+
+    seed: int
+    takes: int
+    workers: int
+    index: int = 0
+
+
+Packed = tuple[NDArray[np.int16], int, int, Kind, str, str]
+"""A `Said` on its way between processes, which carry arrays more cheaply than tensors."""
+
+
+@dataclass(frozen=True)
 class Bank:
     """Codes to put calls together from."""
 
@@ -102,12 +118,13 @@ class Bank:
 
 
 def build_bank(
-    corpus: Corpus, mimi: Mimi, config: ModelConfig, tokenizer: Tokenizer, seed: int, takes: int
+    folder: Path, mimi: Mimi, config: ModelConfig, tokenizer: Tokenizer, share: Share
 ) -> Bank:
-    """Encode all; every utterance `takes` times, in other conditions each time."""
-    rng = np.random.default_rng([seed, 21])
-    listening = Listening(corpus, seed)
-    said = encode_people(listening, listening.utterances * takes, mimi, rng)
+    """Encode all of the corpus in `folder`; people in as many processes as `share` says."""
+    corpus = Corpus.load(folder)
+    said = encode_everybody(folder, mimi, share)
+    rng = np.random.default_rng([share.seed, 22])
+    listening = Listening(corpus, share.seed)
     gaps = {kind: encode_gaps(listening, kind, mimi, rng) for kind in BACKGROUNDS}
     lines = {
         (line.text, line.voice): Line(
@@ -120,16 +137,44 @@ def build_bank(
     return Bank(tuple(said), gaps, lines, voice_prompts(corpus, mimi))
 
 
-def encode_people(
-    listening: Listening, utterances: Sequence[Utterance], mimi: Mimi, rng: Rng
-) -> list[Said]:
-    """Each utterance in a condition of its own."""
+def encode_everybody(folder: Path, mimi: Mimi, share: Share) -> list[Said]:
+    """Every utterance `share.takes` times, in other conditions each time.
+
+    The conditions follow from the seed and the chunk, so that the number of processes changes
+    nothing.
+    """
+    shares = [replace(share, index=index) for index in range(share.workers)]
+    jobs = [(folder, mimi, part) for part in shares]
+    if share.workers == 1:
+        parts = [encode_share(*jobs[0])]
+    else:
+        with get_context("spawn").Pool(share.workers) as pool:
+            parts = pool.starmap(encode_share, jobs)
+    chunks = {start: chunk for part in parts for start, chunk in part.items()}
+    return [_unpack(packed) for start in sorted(chunks) for packed in chunks[start]]
+
+
+def _unpack(packed: Packed) -> Said:
+    codes, first, last, kind, answer, background = packed
+    return Said(torch.from_numpy(codes), first, last, kind, answer, background)
+
+
+def encode_share(folder: Path, mimi: Mimi, share: Share) -> dict[int, list[Packed]]:
+    """Every `workers`th chunk of utterances, by where the chunk starts, fit to be sent."""
+    torch.set_num_threads(1)
+    listening = Listening(Corpus.load(folder), share.seed)
+    utterances = listening.utterances * share.takes
+    starts = range(share.index * CHUNK, len(utterances), share.workers * CHUNK)
     progress = Progress("people's codes", len(utterances))
-    result: list[Said] = []
-    for start in range(0, len(utterances), CHUNK):
+    result: dict[int, list[Packed]] = {}
+    for start in starts:
+        rng = np.random.default_rng([share.seed, 21, start])
         chunk = utterances[start : start + CHUNK]
-        result += _encode_takes([_take(listening, u, rng) for u in chunk], chunk, mimi)
-        progress.show(len(result))
+        said = _encode_takes([_take(listening, u, rng) for u in chunk], chunk, mimi)
+        result[start] = [
+            (s.codes.numpy(), s.first, s.last, s.kind, s.answer, s.background) for s in said
+        ]
+        progress.show(start + len(chunk))
     return result
 
 

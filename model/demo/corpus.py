@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -23,8 +23,7 @@ from .sounds import rms
 from .speakers import (
     AGENT_PITCHES,
     TRAINED,
-    UNSEEN_SYNTHESISER,
-    UNSEEN_VARIANTS,
+    UNSEEN,
     Samples,
     Speaker,
     speak,
@@ -112,7 +111,7 @@ class Size:
     other_voices: int = 5
     align_every: int = 2
     speakers: tuple[Speaker, ...] = TRAINED
-    unseen: tuple[Speaker, ...] = field(default=(*UNSEEN_VARIANTS, *UNSEEN_SYNTHESISER))
+    unseen: tuple[Speaker, ...] = UNSEEN
 
 
 def build_corpus(texts: Texts, folder: Path, seed: int, size: Size, workers: int) -> Corpus:

@@ -21,10 +21,12 @@ from .codec import playing_loss
 from .corpus import Corpus
 from .sounds import Rng
 from .speakers import Samples
+from .together import rank, workers
 from .training import Run
 from .wording import TEXT_LEAD
 
 BATCH, FRAMES = 4, 20
+"""Crops of one step, shared out among the processes, and their length."""
 LEARNING_RATE = 6e-4
 CUT = 0.15
 FIRST_VOICE = 0.65
@@ -63,8 +65,8 @@ class DecoderTraining:
         Run("decoder", folder, steps, {"mimi": mimi}, optimizer, LEARNING_RATE, self.loss).go()
 
     def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
-        rng = np.random.default_rng([self.seed, 41, step])
-        drawn = [self._crop(rng) for _ in range(BATCH)]
+        rng = np.random.default_rng([self.seed, 41, step, rank()])
+        drawn = [self._crop(rng) for _ in range(BATCH // workers())]
         codes = torch.stack([codes for codes, _ in drawn])
         wanted = torch.from_numpy(np.stack([pcm for _, pcm in drawn]))[:, None]
         got = self.mimi.decode_latent_sequence(self.mimi.decode_codes(codes))

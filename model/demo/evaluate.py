@@ -3,74 +3,100 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from model.checkpoint.load import Checkpoint, load_checkpoint
+from model.checkpoint.load import load_checkpoint
 
 from .calling import run_calls
-from .corpus import Corpus
 from .people import Outcome, Person
 from .recognise import ClosedSet, OpenWords, word_errors
-from .scenes import Casting, Extent, Scene
+from .scenes import Scene
+from .speakers import Samples
 from .texts import Texts
 
-ROWS = 24
+ROWS = 48
 """Calls at once."""
 ANSWER_SECONDS = 1.0
 STOP_SECONDS = 0.5
 GREETING_SECONDS = 1.5
 
 Figures = dict[str, Any]
+Said = tuple[str, Samples]
+"""What the text says, and what was heard."""
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Party:
+    """People whose calls are held together, for at most `frames`, and what each agent is told."""
+
+    people: list[Person]
+    personas: list[str]
+    frames: int
 
 
 def evaluate(
     folder: Path,
     texts: Texts,
-    corpus: Corpus,
+    scenes: Sequence[Scene],
+    recognised: int,
     seed: int,
-    extent: Extent,
-    human: Path | None,
-    only: Sequence[str] = (),
+    workers: int,
 ) -> Figures:
-    """All figures of the checkpoint in `folder`, or those of the scenes named in `only`."""
-    checkpoint = load_checkpoint(str(folder), device=torch.device("cpu"))
-    casting = Casting(texts, corpus, seed, extent)
-    scenes = [s for s in casting.scenes(human) if not only or s.name in only]
-    wanted = _hold_calls(checkpoint, texts, scenes)
-    figures: Figures = {"seed": seed}
-    for scene in scenes:
-        figures[scene.name] = _figures(scene, texts)
-    figures["greeting"] = _greeting(scenes, wanted)
+    """The figures of the checkpoint in `folder` in `scenes`, and of all that it said in them."""
+    _hold_calls(folder, texts, scenes, workers)
+    figures: Figures = {scene.name: _figures(scene, texts) for scene in scenes}
+    figures["greeting"] = _greeting(scenes)
     heard = [s for s in scenes if s.name in ("known", "off_topic", "near_miss")]
-    figures["speech"] = _speech(heard, texts, wanted, extent.recognised, seed)
+    figures["speech"] = _speech(heard, texts, recognised, seed, workers)
     return figures
 
 
-def _hold_calls(checkpoint: Checkpoint, texts: Texts, scenes: Sequence[Scene]) -> dict[int, str]:
-    """Run every scene's calls, those of like length together; the greeting due to each person."""
-    calls = sorted(
-        ((scene.frames, person) for scene in scenes for person in scene.people),
-        key=lambda call: call[0],
-    )
-    voices = checkpoint.info.voices
-    wanted: dict[int, str] = {}
-    for start in range(0, len(calls), ROWS):
-        part = calls[start : start + ROWS]
-        chosen = [texts.personas[i % len(texts.personas)] for i in range(len(part))]
-        wanted |= {id(p): c.greeting for (_, p), c in zip(part, chosen, strict=True)}
-        run_calls(
-            checkpoint,
-            [person for _, person in part],
-            [persona.prompt for persona in chosen],
-            [voices[0] if i % 3 else voices[-1] for i in range(len(part))],
-            max(frames for frames, _ in part),
-        )
-    return wanted
+def _hold_calls(folder: Path, texts: Texts, scenes: Sequence[Scene], workers: int) -> None:
+    """Hold every scene's calls, those of like length together, and put the people back."""
+    seats = [(scene, index) for scene in scenes for index in range(len(scene.people))]
+    seats.sort(key=lambda seat: seat[0].frames, reverse=True)
+    tables = [seats[start : start + ROWS] for start in range(0, len(seats), ROWS)]
+    jobs = [(folder, _party(table, texts)) for table in tables]
+    parts = _share_out(hold, jobs, workers)
+    for table, people in zip(tables, parts, strict=True):
+        for (scene, index), person in zip(table, people, strict=True):
+            scene.people[index] = person
+
+
+def _share_out(
+    work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], workers: int
+) -> list[Result]:
+    """What `work` returns for each job, done by so many processes."""
+    if workers == 1:
+        return [work(*job) for job in jobs]
+    with get_context("spawn").Pool(workers) as pool:
+        return pool.starmap(work, jobs, chunksize=1)
+
+
+def _party(table: Sequence[tuple[Scene, int]], texts: Texts) -> Party:
+    people = [scene.people[index] for scene, index in table]
+    personas = [texts.personas[row % len(texts.personas)] for row in range(len(people))]
+    for person, persona in zip(people, personas, strict=True):
+        person.due = persona.greeting
+    return Party(people, [p.prompt for p in personas], max(scene.frames for scene, _ in table))
+
+
+def hold(folder: Path, party: Party) -> list[Person]:
+    """The people after their calls; two in three talk to the first voice."""
+    torch.set_num_threads(1)
+    checkpoint = load_checkpoint(str(folder), device=torch.device("cpu"))
+    first, last = checkpoint.info.voices[0], checkpoint.info.voices[-1]
+    voices = [first if row % 3 else last for row in range(len(party.people))]
+    run_calls(checkpoint, party.people, party.personas, voices, party.frames)
+    return party.people
 
 
 def _figures(scene: Scene, texts: Texts) -> Figures:
@@ -131,11 +157,11 @@ def _by_age(people: Sequence[Person], texts: Texts) -> Figures:
     }
 
 
-def _greeting(scenes: Sequence[Scene], wanted: dict[int, str]) -> Figures:
+def _greeting(scenes: Sequence[Scene]) -> Figures:
     people = [person for scene in scenes for person in scene.people]
     return {
         "calls": len(people),
-        "right": _mean([_squeeze(p.greeting).startswith(wanted[id(p)]) for p in people]),
+        "right": _mean([_squeeze(p.greeting).startswith(p.due) for p in people]),
         "within_1_5_s": _mean(
             [p.greeted is not None and p.greeted <= GREETING_SECONDS for p in people]
         ),
@@ -143,28 +169,40 @@ def _greeting(scenes: Sequence[Scene], wanted: dict[int, str]) -> Figures:
 
 
 def _speech(
-    scenes: Sequence[Scene], texts: Texts, wanted: dict[int, str], recognised: int, seed: int
+    scenes: Sequence[Scene], texts: Texts, recognised: int, seed: int, workers: int
 ) -> Figures:
     """Is what was heard what the text says? Answers cut off by the end of a call are left out."""
-    spoken = []
+    said: list[Said] = []
     for scene in scenes:
         for person in scene.people:
-            spoken.append((wanted[id(person)], person.greeting_sound()))
-            spoken += [
+            said.append((person.due, person.greeting_sound()))
+            said += [
                 (_squeeze(o.said), person.answer_sound(o))
                 for o in person.outcomes
                 if _squeeze(o.said) in texts.spoken
             ]
-    order = np.random.default_rng(seed).permutation(len(spoken))
-    closed, words = ClosedSet(texts.spoken), OpenWords()
-    hits = [closed.recognise(spoken[i][1]) == spoken[i][0] for i in order[: 3 * recognised]]
-    counted = [word_errors(spoken[i][0], words.recognise(spoken[i][1])) for i in order[:recognised]]
+    order = np.random.default_rng(seed).permutation(len(said))
+    closed = [said[i] for i in order[: 3 * recognised]]
+    opened = [said[i] for i in order[:recognised]]
+    jobs = [(texts.spoken, closed[n::workers], opened[n::workers]) for n in range(workers)]
+    parts = _share_out(read_back, jobs, workers)
+    errors = sum(e for _, counted in parts for e, _ in counted)
+    words = sum(n for _, counted in parts for _, n in counted)
     return {
-        "closed_set": len(hits),
-        "closed_set_right": _mean(hits),
-        "open": len(counted),
-        "open_word_error": sum(e for e, _ in counted) / max(1, sum(n for _, n in counted)),
+        "closed_set": len(closed),
+        "closed_set_right": _mean([hit for hits, _ in parts for hit in hits]),
+        "open": len(opened),
+        "open_word_error": errors / max(1, words),
     }
+
+
+def read_back(
+    spoken: Sequence[str], closed: Sequence[Said], opened: Sequence[Said]
+) -> tuple[list[bool], list[tuple[int, int]]]:
+    """Which of `closed` are recognised among `spoken`, and the word errors of `opened`."""
+    choice, words = ClosedSet(spoken), OpenWords()
+    hits = [choice.recognise(sound) == text for text, sound in closed]
+    return hits, [word_errors(text, words.recognise(sound)) for text, sound in opened]
 
 
 def _squeeze(text: str) -> str:

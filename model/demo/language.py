@@ -22,10 +22,12 @@ from model.mimi import Mimi
 from model.prompt import lay_out
 
 from .dialogue import NOBODY, Call, Dialogues, Mix
+from .together import rank, workers
 from .training import Run
 
 FRAMES = 448
 BATCH = 4
+"""Calls of one step, shared out among the processes."""
 DEEP = 224
 """Positions of a batch on which the depformer is trained."""
 QUIET_DEEP = 32
@@ -58,16 +60,16 @@ class LanguageTraining:
         Run("language", folder, steps, modules, optimizer, LEARNING_RATE, self.loss).go()
 
     def batch(self, step: int) -> list[Call]:
-        rng = np.random.default_rng([self.seed, 31, step])
+        rng = np.random.default_rng([self.seed, 31, step, rank()])
         mix = Mix()
         if step < EASY * self.steps:
             mix = replace(mix, known=0.85, near_miss=0.05, quiet=0.8)
-        return [self.dialogues.draw(rng, mix) for _ in range(BATCH)]
+        return [self.dialogues.draw(rng, mix) for _ in range(BATCH // workers())]
 
     def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
         calls = self.batch(step)
         columns = torch.stack([lay_out(call.frames, self.config.lm) for call in calls])
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + step) * 64 + rank())
         hidden = self._hidden(columns[..., :-1], generator)
         text, figures = self._text(hidden, columns, calls)
         heard = self._heard(hidden, calls, figures)
@@ -135,7 +137,8 @@ class LanguageTraining:
         score = torch.rand(speaking.shape, generator=generator)
         sounding = torch.where(live & (speaking | stop), score + 0.5 * stop, -1.0)
         silent = torch.where(live & ~speaking & ~stop, score, -1.0)
-        chosen = torch.cat([_best(sounding, DEEP - QUIET_DEEP), _best(silent, QUIET_DEEP)])
+        loud, quiet = (DEEP - QUIET_DEEP) // workers(), QUIET_DEEP // workers()
+        chosen = torch.cat([_best(sounding, loud), _best(silent, quiet)])
         return chosen // speaking.shape[1], chosen % speaking.shape[1]
 
 

@@ -65,11 +65,15 @@ class Person:
     background: Background
     rng: Rng
     interrupting: bool = False
+    due: str = ""
+    """How the agent ought to greet."""
     greeting: str = ""
     greeted: float | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     heard: list[Samples] = field(default_factory=list)
     frame: int = 0
+    done: bool = False
+    """Everything is said and answered, or will not be: the person has hung up."""
     _left: Samples = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     _onset: int = 0
     _end: float = 0.0
@@ -79,11 +83,6 @@ class Person:
     _asked: int = 0
     _grace: int = 0
     _first: int = 0
-
-    @property
-    def done(self) -> bool:
-        """Everything is said and answered, or will not be."""
-        return len(self.outcomes) == len(self.turns) and not len(self._left) and self._ready()
 
     def speak(self) -> Samples:
         """The next frame of the person's sound, `[1920]`."""
@@ -122,7 +121,9 @@ class Person:
         self._grace = int(self.rng.integers(5, 14))
 
     def hear(self, text: str, pcm: Samples) -> None:
-        """The agent's side of the frame just spoken."""
+        """The agent's side of the frame just spoken; nothing counts once the person is done."""
+        if self.done:
+            return
         self.heard.append(pcm)
         windows = np.sqrt(np.mean(np.square(pcm.reshape(-1, WINDOW)), 1)) > LOUD
         loud = bool(windows.any())
@@ -141,6 +142,7 @@ class Person:
             self.outcomes[-1].said += text
         else:
             self.outcomes[-1].during += text
+        self.done = self._satisfied()
 
     def _note(self, now: float, last: float) -> None:
         """Something was heard, up to `last`."""
@@ -157,6 +159,13 @@ class Person:
             outcome.stopped = max(outcome.stopped or 0.0, last - onset)
         elif now - onset > 0.4:
             outcome.early = True
+
+    def _satisfied(self) -> bool:
+        """Has the last answer come to its end, or was it waited for in vain?"""
+        if len(self.outcomes) < len(self.turns) or len(self._left):
+            return False
+        waited = self._answered or self._waited(PATIENCE_FRAMES)
+        return self._waited(LOST_PATIENCE_FRAMES) or (self._quiet >= QUIET_FRAMES and waited)
 
     def answer_sound(self, outcome: Outcome) -> Samples:
         """What was heard in answer, with a little silence around it."""
@@ -180,13 +189,17 @@ def silence(frame: int) -> Samples:
     return np.zeros(FRAME_SAMPLES, dtype=np.float32)
 
 
-def looped(track: Samples, level: float) -> Background:
+@dataclass(frozen=True)
+class Looped:
+    """A track over and over, `[N]` samples; the rest of its last frame is left out."""
+
+    track: Samples
+
+    def __call__(self, index: int) -> Samples:
+        start = index % (len(self.track) // FRAME_SAMPLES) * FRAME_SAMPLES
+        return self.track[start : start + FRAME_SAMPLES]
+
+
+def looped(track: Samples, level: float) -> Looped:
     """A track at an RMS of `level`, over and over."""
-    scaled = track * np.float32(level / sounds.rms(track))
-    count = len(scaled) // FRAME_SAMPLES
-
-    def frame(index: int) -> Samples:
-        start = index % count * FRAME_SAMPLES
-        return scaled[start : start + FRAME_SAMPLES]
-
-    return frame
+    return Looped(track * np.float32(level / sounds.rms(track)))

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.multiprocessing
 
 from model.config import ModelConfig
 from model.tokenizer import Tokenizer
 
 from . import progress
-from .bank import Bank, build_bank
+from .bank import Bank, Share, build_bank
 from .codec import load_codec, train_codec
 from .corpus import Corpus, Size, build_corpus
 from .decoder import DecoderTraining
@@ -22,7 +20,7 @@ from .export import describe, export, load_trained
 from .fidelity import agreement
 from .language import FRAMES, LanguageTraining
 from .texts import Texts, load_texts
-from .together import finish, run_together
+from .together import run_together
 from .training import stored_step
 from .wording import write_tokenizer
 
@@ -40,7 +38,7 @@ class Plan:
     codec_steps: int = 2600
     decoder_steps: int = 2400
     language_steps: int = 4500
-    takes: int = 4
+    takes: int = 6
     """In how many conditions each utterance is encoded for the language model."""
 
 
@@ -77,7 +75,7 @@ def make_corpus(work: Work, plan: Plan) -> Corpus:
 
 
 def train(work: Work, plan: Plan) -> None:
-    """Codec on all cores; then its decoder and the language model, a core each."""
+    """The codec, then the language model over its codes, then the codec's decoder once more."""
     work.runs.mkdir(parents=True, exist_ok=True)
     before = stored_step(work.runs, "codec")
     run_together(plan.workers, train_codec, work.corpus, work.runs, plan.seed, plan.codec_steps)
@@ -85,11 +83,8 @@ def train(work: Work, plan: Plan) -> None:
         _forget(work)
     if not work.bank.exists():
         fill_bank(work, plan)
-    if plan.workers == 1:
-        train_decoder(work, plan)
-        train_language(work, plan)
-    else:
-        _side_by_side(work, plan)
+    run_together(plan.workers, train_language, work, plan)
+    run_together(plan.workers, train_decoder, work, plan)
     draw_curves(work)
 
 
@@ -101,22 +96,15 @@ def _forget(work: Work) -> None:
     work.bank.unlink(missing_ok=True)
 
 
-def _side_by_side(work: Work, plan: Plan) -> None:
-    context = torch.multiprocessing.get_context("spawn")
-    parts = [context.Process(target=t, args=(work, plan)) for t in (train_decoder, train_language)]
-    finish(parts)
-
-
 def fill_bank(work: Work, plan: Plan) -> None:
     """Encode everything that is said with the finished codec."""
     mimi = load_codec(work.runs)
     tokenizer = write_tokenizer(work.texts, work.tokenizer)
-    corpus = Corpus.load(work.corpus)
-    build_bank(corpus, mimi, describe(mimi), tokenizer, plan.seed, plan.takes).save(work.bank)
+    share = Share(plan.seed, plan.takes, plan.workers)
+    build_bank(work.corpus, mimi, describe(mimi), tokenizer, share).save(work.bank)
 
 
 def train_decoder(work: Work, plan: Plan) -> None:
-    torch.set_num_threads(1)
     mimi = load_codec(work.runs)
     training = DecoderTraining(
         Corpus.load(work.corpus), Bank.load(work.bank), describe(mimi), mimi.train(), plan.seed
@@ -125,7 +113,6 @@ def train_decoder(work: Work, plan: Plan) -> None:
 
 
 def train_language(work: Work, plan: Plan) -> None:
-    torch.set_num_threads(1)
     mimi = load_codec(work.runs)
     config = describe(mimi)
     LanguageTraining(_dialogues(work, config), config, mimi, plan.seed).run(

@@ -19,7 +19,14 @@ from . import sounds
 from .corpus import Corpus, Utterance, normalise, trim
 from .people import Background, Person, Turn, looped, nobody, silence
 from .sounds import Rng
-from .speakers import UNSEEN_SYNTHESISER, UNSEEN_VARIANTS, Samples, Speaker
+from .speakers import (
+    UNSEEN,
+    UNSEEN_SYNTHESISER,
+    UNSEEN_VARIANTS,
+    UNSEEN_VOICE,
+    Samples,
+    Speaker,
+)
 from .texts import Texts
 
 QUIET_SECONDS = 60
@@ -52,6 +59,19 @@ class Scene:
     frames: int
 
 
+@dataclass(frozen=True)
+class Echo:
+    """What the person's loudspeaker played two frames ago, 30 dB lower."""
+
+    person: Person
+
+    def __call__(self, frame: int) -> Samples:
+        played = frame - ECHO_FRAMES
+        if not 0 <= played < len(self.person.heard):
+            return silence(frame)
+        return self.person.heard[played] * np.float32(ECHO)
+
+
 class Casting:
     """Puts scenes together from the corpus's test utterances."""
 
@@ -66,16 +86,17 @@ class Casting:
         turns = self.extent.turns
         calls = -(-self.extent.answers // turns)
         long_calls = -(-self.extent.answers // (turns // 2 or 1))
-        variants, other = _names(UNSEEN_VARIANTS), _names(UNSEEN_SYNTHESISER)
+        variants, everyone = _names(UNSEEN_VARIANTS), _names(UNSEEN)
         noise = {
             "pink_10_db": looped(sounds.pink(self.rng, TRACK), SPEECH_RMS * NOISE_BELOW),
             "babble_10_db": looped(self._babble(), SPEECH_RMS * NOISE_BELOW),
         }
         scenes = [
             self._asking("known", "known", variants, calls),
-            self._asking("unseen_synthesiser", "known", other, calls),
-            self._asking("off_topic", "off_topic", variants + other, calls),
-            self._asking("near_miss", "near_miss", variants + other, calls),
+            self._asking("unseen_voice", "known", _names(UNSEEN_VOICE), calls),
+            self._asking("unseen_synthesiser", "known", _names(UNSEEN_SYNTHESISER), calls),
+            self._asking("off_topic", "off_topic", everyone, calls),
+            self._asking("near_miss", "near_miss", everyone, calls),
             self._asking("telephone", "known", variants, calls, effect=sounds.telephone),
             *(self._asking(n, "known", variants, calls, background=b) for n, b in noise.items()),
             self._asking("interruption", "known", variants, calls, interrupting=True),
@@ -119,7 +140,7 @@ class Casting:
             track = looped(make(self.rng, TRACK), 0.01)
             people.append(nobody(frames, track, self._own()))
         echoing = nobody(frames, silence, self._own())
-        echoing.background = lambda frame: _echo(echoing, frame)
+        echoing.background = Echo(echoing)
         return Scene("quiet", [*people, echoing], frames + 1)
 
     def _human(self, folder: Path) -> Scene:
@@ -150,13 +171,6 @@ class Casting:
 
 def _names(speakers: Sequence[Speaker]) -> list[str]:
     return [speaker.name for speaker in speakers]
-
-
-def _echo(person: Person, frame: int) -> Samples:
-    """What the person's loudspeaker played two frames ago, 30 dB lower."""
-    if frame < ECHO_FRAMES:
-        return np.zeros(FRAME_SAMPLES, dtype=np.float32)
-    return person.heard[frame - ECHO_FRAMES] * np.float32(ECHO)
 
 
 def _recording(path: Path) -> Samples:

@@ -66,11 +66,13 @@ UNSEEN_VARIANTS: tuple[Speaker, ...] = (
     Speaker("espeak-ng", "en-us+klatt4"),
     Speaker("espeak-ng", "en-us+Lee"),
     Speaker("espeak-ng", "en-gb-scotland+Diogo"),
-    Speaker("flite", "rms"),
 )
-"""Voices never trained on, of programs that were."""
+"""Variants never trained on, of voices that were."""
+UNSEEN_VOICE: tuple[Speaker, ...] = (Speaker("flite", "rms"),)
+"""A person's voice never trained on, of a program of which others were."""
 UNSEEN_SYNTHESISER: tuple[Speaker, ...] = (Speaker("festival", "ked_diphone"),)
 """Festival's diphone synthesis, of which no voice is trained on."""
+UNSEEN = (*UNSEEN_VARIANTS, *UNSEEN_VOICE, *UNSEEN_SYNTHESISER)
 
 
 def speak(speaker: Speaker, texts: Sequence[str]) -> list[Samples]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -17,7 +16,10 @@ from torch import Tensor, distributed
 
 
 def run_together(workers: int, work: Callable[..., None], *args: object) -> None:
-    """Run `work(*args)` in `workers` processes that know of each other."""
+    """Run `work(*args)` in `workers` processes that know of each other.
+
+    Raises `RuntimeError` where one of them failed.
+    """
     if workers == 1:
         work(*args)
         return
@@ -28,17 +30,12 @@ def run_together(workers: int, work: Callable[..., None], *args: object) -> None
             context.Process(target=_join, args=(rank, workers, meeting, work, args))
             for rank in range(workers)
         ]
-        finish(parts)
-
-
-def finish(parts: Sequence[BaseProcess]) -> None:
-    """Run processes side by side to their end. Raises `RuntimeError` where one failed."""
-    for part in parts:
-        part.start()
-    for part in parts:
-        part.join()
-    if any(part.exitcode for part in parts):
-        raise RuntimeError("a training failed; its message is above")
+        for part in parts:
+            part.start()
+        for part in parts:
+            part.join()
+        if any(part.exitcode for part in parts):
+            raise RuntimeError("a training failed; its message is above")
 
 
 def _join(

@@ -19,7 +19,7 @@ from model.demo.corpus import Corpus, Size
 from model.demo.evaluate import evaluate
 from model.demo.export import VOICES
 from model.demo.recipe import Plan, Work, make_corpus, train, write_checkpoint
-from model.demo.scenes import Extent
+from model.demo.scenes import Casting, Extent
 from model.demo.speakers import Speaker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
@@ -112,6 +112,25 @@ def test_the_corpus_is_the_same_for_the_same_seed(trained: Work, tmp_path: Path)
     assert (made.agent_pcm == before.agent_pcm).all()
 
 
+def test_the_number_of_processes_changes_nothing_that_is_heard(
+    trained: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "TRACKS", 1)
+    monkeypatch.setattr(bank, "CHUNK", 8)
+    mimi = codec.load_codec(trained.runs)
+
+    def heard(workers: int) -> dict[int, list[bank.Packed]]:
+        shares = [bank.Share(5, 1, workers, index) for index in range(workers)]
+        parts = [bank.encode_share(trained.corpus, mimi, share) for share in shares]
+        return {start: chunk for part in parts for start, chunk in part.items()}
+
+    alone, shared = heard(1), heard(3)
+    assert sorted(alone) == sorted(shared)
+    for start, chunk in alone.items():
+        for one, other in zip(chunk, shared[start], strict=True):
+            assert (one[0] == other[0]).all() and one[1:] == other[1:]
+
+
 def test_the_export_is_a_checkpoint_that_holds_calls(trained: Work, tmp_path: Path) -> None:
     written = write_checkpoint(trained, PLAN, tmp_path)
     assert written["bytes"] <= 26_000_000
@@ -121,7 +140,9 @@ def test_the_export_is_a_checkpoint_that_holds_calls(trained: Work, tmp_path: Pa
     assert not loaded.info.is_random
     assert loaded.lm.text_emb.weight.dtype == torch.float32
     corpus = Corpus.load(trained.corpus)
-    figures = evaluate(tmp_path, trained.texts, corpus, 1, Extent(1, 1, 1), None, ["known"])
+    casting = Casting(trained.texts, corpus, 1, Extent(1, 1, 1))
+    scenes = [scene for scene in casting.scenes(None) if scene.name == "known"]
+    figures = evaluate(tmp_path, trained.texts, scenes, recognised=1, seed=1, workers=1)
     assert figures["known"]["turns"] == 1
     assert figures["greeting"]["calls"] == 1
 

@@ -94,6 +94,14 @@ def test_the_answers_sound_can_be_cut_out() -> None:
     assert int((np.abs(sound) > 0).sum()) == 12 * FRAME_SAMPLES
 
 
+def test_what_is_said_after_the_last_answer_belongs_to_no_question() -> None:
+    made = call(person(2), Agent())
+    heard = len(made.heard)
+    made.speak()
+    made.hear("are you still there", LOUD)
+    assert made.outcomes[-1].said == "word " and len(made.heard) == heard
+
+
 def test_nobody_stays_as_long_as_asked() -> None:
     made = call(nobody(100, silence, np.random.default_rng(1)), Agent())
     assert 100 <= made.frame < 200

@@ -19,15 +19,13 @@ class Stages:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun: list[str] = []
-        patch.setattr(recipe, "run_together", self.codec)
+        patch.setattr(recipe, "train_codec", self.codec)
         patch.setattr(recipe, "fill_bank", self.bank)
         patch.setattr(recipe, "train_decoder", lambda w, p: self.note(w, "decoder"))
         patch.setattr(recipe, "train_language", lambda w, p: self.note(w, "language"))
         patch.setattr(recipe, "draw_curves", lambda work: None)
 
-    def codec(self, *given: object) -> None:
-        runs, steps = given[3], given[5]
-        assert isinstance(runs, Path)
+    def codec(self, corpus: Path, runs: Path, seed: int, steps: int) -> None:
         torch.save({"step": steps}, runs / "codec.pt")
 
     def bank(self, work: Work, plan: Plan) -> None:
@@ -46,6 +44,6 @@ def test_a_longer_trained_codec_makes_the_rest_anew(
     work = Work(tmp_path, TEXTS)
     train(work, Plan(workers=1, codec_steps=10))
     train(work, Plan(workers=1, codec_steps=10))
-    assert stages.begun == ["bank", "decoder", "language"]
+    assert stages.begun == ["bank", "language", "decoder"]
     train(work, Plan(workers=1, codec_steps=20))
-    assert stages.begun == ["bank", "decoder", "language"] * 2
+    assert stages.begun == ["bank", "language", "decoder"] * 2
