@@ -1,15 +1,13 @@
-"""Small models with random weights, complete: tokenizer, voice, constants and all.
+"""Small models with random weights, for tests and benchmarks; everything follows from one seed.
 
-`tiny` is for tests of transport and load, `small` for ratios against the reference (in memory
-only), `demo` stands in for the bundled checkpoint until that is trained. Everything follows from
-one seed.
+`tiny` is for transport and load, and is written as a complete checkpoint: tokenizer, voice,
+constants and all. `small` is for ratios against the reference, in memory only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from zlib import crc32
 
 from model.checkpoint.config import DEFAULT_PERSONA, CheckpointConfig
 from model.checkpoint.names import VOICES_FOLDER
@@ -65,40 +63,14 @@ SMALL = ModelConfig(
     ),
     attention_window="moshi",
 )
-DEMO = ModelConfig(
-    lm=LMConfig(
-        dim=256,
-        num_heads=4,
-        num_layers=4,
-        context=224,
-        text_card=200,
-        card=512,
-        depformer_dim=128,
-        depformer_num_heads=4,
-        depformer_num_layers=2,
-        depformer_dim_feedforward=528,
-    ),
-    mimi=MimiConfig(
-        seanet=SeanetConfig(dimension=192, n_filters=16),
-        transformer=CodecTransformerConfig(
-            d_model=192, num_heads=4, num_layers=2, context=32, dim_feedforward=384
-        ),
-        quantizer=QuantizerConfig(dimension=64, n_q=8, bins=512),
-    ),
-    attention_window="moshi",
-)
-PRESETS: Mapping[str, ModelConfig] = {"tiny": TINY, "small": SMALL, "demo": DEMO}
-WRITABLE = ("tiny", "demo")
-"""Those whose vocabulary a tokenizer of our own can fill."""
+PRESETS: Mapping[str, ModelConfig] = {"tiny": TINY, "small": SMALL}
 
 
-def write_checkpoint(preset: str, folder: Path, seed: int = SEED) -> None:
-    """Write the complete checkpoint `preset`, `tiny` or `demo`, into the existing `folder`."""
-    assert preset in WRITABLE, f"preset must be one of {WRITABLE}, not {preset!r}"
-    drawn = PRESETS[preset]
-    weights = random_weights(drawn, seed)
-    mimi = build_mimi(drawn, weights.mimi)
-    config = measure_constants(drawn, mimi)
+def write_tiny_checkpoint(folder: Path, seed: int = SEED) -> None:
+    """Write `tiny` as a complete checkpoint into the existing `folder`."""
+    weights = random_weights(TINY, seed)
+    mimi = build_mimi(TINY, weights.mimi)
+    config = measure_constants(TINY, mimi)
     described = CheckpointConfig(
         config, steps_from_file=False, voice=VOICE, persona=DEFAULT_PERSONA, random=True
     )
@@ -107,13 +79,3 @@ def write_checkpoint(preset: str, folder: Path, seed: int = SEED) -> None:
     enroller = Enroller(config, build_lm(config.lm, weights.lm), mimi)
     voice = enroller.enrol(VOICE, voice_like_sound(VOICE_FRAMES * FRAME_SAMPLES, seed))
     write_voice(folder / VOICES_FOLDER / VOICE, voice.embeddings, voice.cache)
-
-
-def stand_in_name() -> str:
-    """What the cached stand-in for the untrained demo is called: another shape, another name."""
-    return f"demo-random-{crc32(repr((DEMO, SEED)).encode()):08x}"
-
-
-def write_stand_in(folder: Path) -> None:
-    """The random weights that `--model demo` means until the demo is trained."""
-    write_checkpoint("demo", folder)

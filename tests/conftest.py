@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -80,27 +80,10 @@ def _seeded_torch() -> None:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a preset's random checkpoint, written at first use: `checkpoint("tiny")`."""
-    from model.presets import write_checkpoint
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a checkpoint with random weights, quick enough to be stepped in a test."""
+    from model.presets import write_tiny_checkpoint
 
-    written: dict[str, Path] = {}
-
-    def folder(preset: str) -> Path:
-        if preset not in written:
-            written[preset] = tmp_path_factory.mktemp(f"checkpoint-{preset}")
-            write_checkpoint(preset, written[preset], seed=SEED)
-        return written[preset]
-
+    folder = tmp_path_factory.mktemp("tiny")
+    write_tiny_checkpoint(folder, seed=SEED)
     return folder
-
-
-@pytest.fixture(scope="session")
-def tiny_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
-    return checkpoint("tiny")
-
-
-@pytest.fixture(scope="session")
-def demo_checkpoint(checkpoint: Callable[[str], Path]) -> Path:
-    """The demo preset with random weights; the trained one is bundled with `model.demo`."""
-    return checkpoint("demo")

@@ -1,7 +1,6 @@
 """Finds the files of a checkpoint by name: `demo`, a folder, or a Hugging Face repository.
 
-Knows file names and the hub; opens nothing but the list of a folder. Where the bundled demo has
-not been trained, random weights of the same form take its place, made once and kept in the cache.
+Knows file names and the hub; opens nothing but the list of a folder.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from model.cache import build_once, cache_folder
 from model.checkpoint.errors import CheckpointIncomplete, CheckpointNotFound
 from model.checkpoint.hub import fetch_repository
 from model.checkpoint.names import (
@@ -21,7 +19,6 @@ from model.checkpoint.names import (
     VOICES_ARCHIVE,
     VOICES_FOLDER,
 )
-from model.presets import stand_in_name, write_stand_in
 
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).parent.parent / "demo" / "checkpoint"
@@ -49,7 +46,7 @@ def locate(name: str) -> CheckpointFiles:
     Raises `CheckpointNotFound`, `CheckpointIncomplete`, `GatedRepository`, `HubUnreachable`.
     """
     if name == DEMO:
-        return files_in(name, _demo_folder())
+        return files_in(name, DEMO_FOLDER)
     folder = Path(name).expanduser()
     if folder.is_dir():
         return files_in(name, folder)
@@ -91,9 +88,3 @@ def _the_file(folder: Path, pattern: str) -> Path:
             f"the model folder {folder} has several {pattern} ({names}); leave one"
         )
     return found[0]
-
-
-def _demo_folder() -> Path:
-    if DEMO_FOLDER.is_dir():
-        return DEMO_FOLDER
-    return build_once(cache_folder() / stand_in_name(), write_stand_in)

@@ -4,8 +4,7 @@
 
 A frame is all of it: encode, language model, eight depformer steps, decode, rings full. A number
 of calls fits where the 99th percentile of their common step stays below 80 ms. As served one core
-is left to the transports; with both computing is reported too. Where no trained demo is bundled,
-random weights of the same shape are timed.
+is left to the transports; with both computing is reported too.
 """
 
 from __future__ import annotations

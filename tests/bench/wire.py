@@ -24,7 +24,7 @@ import numpy as np
 
 from agent.session import Session
 from model import EngineEvent, FrameResult, load_engine
-from model.presets import write_checkpoint
+from model.presets import write_tiny_checkpoint
 from tests.fakes.server import Server, serving
 
 CALLS = 8
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        write_checkpoint("tiny", Path(folder), seed=20)
+        write_tiny_checkpoint(Path(folder), seed=20)
         report = asyncio.run(measure(Path(folder), args.frames))
     print(json.dumps(report, indent=2))
     if args.json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,11 +53,11 @@ async def one_call(server: LiveKitServer, worker: WorkerProcess) -> None:
 async def test_a_chain_of_calls_and_eight_at_once_leave_nothing_behind(
     livekit: LiveKitServer,
     start_worker: WorkerFactory,
-    checkpoint: Callable[[str], Path],
+    tiny_checkpoint: Path,
     calls: int,
     rushes: int,
 ) -> None:
-    tiny = ("--model", str(checkpoint("tiny")), "--max-sessions", str(SLOTS))
+    tiny = ("--model", str(tiny_checkpoint), "--max-sessions", str(SLOTS))
     worker = await start_worker(*tiny, echo=False)
     for _ in range(SETTLED_AFTER):
         await one_call(livekit, worker)

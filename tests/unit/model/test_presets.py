@@ -10,7 +10,7 @@ import torch
 from model.checkpoint.load import load_checkpoint
 from model.core import FRAME_SAMPLES
 from model.enrol import encode_frames, measure_constants
-from model.presets import PRESETS, SMALL, TINY, VOICE, WRITABLE, write_checkpoint
+from model.presets import TINY, VOICE, write_tiny_checkpoint
 from model.random_weights import build_mimi, random_weights, voice_like_sound
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ def test_the_same_seed_writes_the_same_checkpoint(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir()
-        write_checkpoint("tiny", folder, seed=1)
+        write_tiny_checkpoint(folder, seed=1)
     one, other = folders
     for path in one.rglob("*"):
         if path.is_file() and path.suffix != ".pt":
@@ -40,21 +40,17 @@ def test_another_seed_gives_other_weights() -> None:
     )
 
 
-@pytest.mark.parametrize("preset", WRITABLE)
-def test_its_constants_are_measured_from_its_own_codec(preset: str) -> None:
-    drawn = PRESETS[preset]
-    mimi = build_mimi(drawn, random_weights(drawn, 3).mimi)
-    measured = measure_constants(drawn, mimi)
-    assert measured == measure_constants(drawn, mimi)
+def test_its_constants_are_measured_from_its_own_codec() -> None:
+    mimi = build_mimi(TINY, random_weights(TINY, 3).mimi)
+    measured = measure_constants(TINY, mimi)
+    assert measured == measure_constants(TINY, mimi)
     assert measured.silence_codes != measured.sine_codes
-    assert all(0 <= code < drawn.lm.card for code in measured.silence_codes)
+    assert all(0 <= code < TINY.lm.card for code in measured.silence_codes)
 
 
-@pytest.mark.parametrize("preset", WRITABLE)
-def test_decoded_audio_is_finite_moving_and_not_clipped(preset: str) -> None:
-    drawn = PRESETS[preset]
-    mimi = build_mimi(drawn, random_weights(drawn, 4).mimi)
-    codes = torch.randint(drawn.lm.card, (1, 8, 40))
+def test_decoded_audio_is_finite_moving_and_not_clipped() -> None:
+    mimi = build_mimi(TINY, random_weights(TINY, 4).mimi)
+    codes = torch.randint(TINY.lm.card, (1, 8, 40))
     pcm = mimi.decode_latent_sequence(mimi.decode_codes(codes))[0, 0]
     assert pcm.isfinite().all()
     assert 0.02 < pcm.abs().max() < 0.9
@@ -63,10 +59,8 @@ def test_decoded_audio_is_finite_moving_and_not_clipped(preset: str) -> None:
     assert len({tuple(frame.tolist()) for frame in frames}) == 40
 
 
-@pytest.mark.parametrize("preset", WRITABLE)
-def test_sound_is_spread_over_the_codebooks(preset: str) -> None:
-    drawn = PRESETS[preset]
-    mimi = build_mimi(drawn, random_weights(drawn, 5).mimi)
+def test_sound_is_spread_over_the_codebooks() -> None:
+    mimi = build_mimi(TINY, random_weights(TINY, 5).mimi)
     codes = encode_frames(mimi, voice_like_sound(40 * FRAME_SAMPLES, 5))
     assert min(len(set(book.tolist())) for book in codes) > 20
 
@@ -78,9 +72,3 @@ def test_a_written_checkpoint_is_complete_and_says_that_it_is_random(tiny_checkp
     assert loaded.voices.read(VOICE).frames == 25
     assert len(loaded.tokenizer) == loaded.info.config.lm.text_card
     assert loaded.tokenizer.encode_persona(loaded.info.default_persona)
-
-
-def test_small_is_for_memory_only(tmp_path: Path) -> None:
-    assert SMALL.lm.text_card == 32_000
-    with pytest.raises(AssertionError, match="small"):
-        write_checkpoint("small", tmp_path)

@@ -130,16 +130,7 @@ def test_repositories_of_a_hub(tiny_checkpoint: Path, tmp_path: Path) -> None:
     assert cached[1].startswith("HubUnreachable|") and "open/model" in cached[1]
 
 
-def test_demo_is_the_bundled_folder(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DEMO_FOLDER", tiny_checkpoint)
-    assert describe("demo").files.folder == tiny_checkpoint
-
-
-def test_without_the_bundled_folder_demo_is_random_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "DEMO_FOLDER", tmp_path / "none")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_demo_is_the_bundled_folder() -> None:
     info = describe("demo")
-    assert info.is_random
-    assert describe("demo").files.folder == info.files.folder
+    assert info.files.folder == module.DEMO_FOLDER
+    assert not info.is_random
