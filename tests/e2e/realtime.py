@@ -30,19 +30,31 @@ ENGINES = ("scripted", "real")
 
 @asynccontextmanager
 async def server_with(
-    kind: str, checkpoint: Path, options: HttpOptions | None = None
+    kind: str, checkpoint: Path, options: HttpOptions | None = None, *, max_sessions: int = 2
 ) -> AsyncIterator[Server]:
     """The real app around a scripted agent that answers, or around the real engine."""
     if kind == "scripted":
-        async with serving(FakeEngine(script=Answering()), options) as server:
+        engine = FakeEngine(max_sessions, Answering())
+        async with serving(engine, options) as server:
             yield server
         return
-    engine = await asyncio.to_thread(load_engine, str(checkpoint), max_sessions=2, device="cpu")
+    engine = await asyncio.to_thread(
+        load_engine, str(checkpoint), max_sessions=max_sessions, device="cpu"
+    )
     try:
         async with serving(engine, options) as server:
             yield server
     finally:
         await asyncio.to_thread(engine.shutdown)
+
+
+async def until_free(server: Server) -> None:
+    """Until no session holds a slot."""
+    for _ in range(1000):
+        if server.manager.used == 0:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("a slot was not given back")
 
 
 def question(seconds: float = 0.8, silence_s: float = 0.4) -> np.ndarray:

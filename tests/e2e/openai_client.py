@@ -1,0 +1,117 @@
+"""openai-python as its users have it, and what a browser does for a WebRTC call."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+from aiortc.mediastreams import MediaStreamError
+from openai import AsyncOpenAI
+
+from agent.realtime.track import AgentTrack, HeardTrack
+from tests.e2e.caller import Sound
+from tests.e2e.realtime import pcm16
+from tests.fakes.server import Server
+
+PATIENCE_S = 60.0
+
+
+@asynccontextmanager
+async def client_for(server: Server, key: str = "any") -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(api_key=key, base_url=server.url + "/v1", max_retries=0) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected(server: Server, key: str = "any") -> AsyncIterator[Any]:
+    async with client_for(server, key) as client:
+        async with client.realtime.connect(model="demo") as connection:
+            yield connection
+
+
+async def append(connection: Any, sound: Sound) -> None:
+    """All of it at once."""
+    await connection.input_audio_buffer.append(audio=base64.b64encode(pcm16(sound)).decode())
+
+
+async def say(connection: Any, sound: Sound) -> None:
+    """As a microphone does: 100 ms at a time."""
+    for start in range(0, sound.size, 2400):
+        await append(connection, sound[start : start + 2400])
+        await asyncio.sleep(0.1)
+
+
+async def answer_of(connection: Any, response_id: str | None = None) -> tuple[str, bytes, str]:
+    """Words, audio and status of the next response, or of the one named."""
+    words, audio = "", b""
+    async with asyncio.timeout(PATIENCE_S):
+        async for event in connection:
+            assert event.type != "error", event
+            if response_id is not None and getattr(event, "response_id", None) != response_id:
+                continue
+            if event.type == "response.output_audio.delta":
+                audio += base64.b64decode(event.delta)
+            elif event.type == "response.output_audio_transcript.delta":
+                words += event.delta
+            elif event.type == "response.done":
+                return words, audio, event.response.status
+    raise AssertionError("the connection ended")
+
+
+class Browser:
+    """What a page does for a call: a microphone, an event channel, and what it hears."""
+
+    def __init__(self) -> None:
+        self.peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self.microphone = AgentTrack()
+        self.peer.addTrack(self.microphone)
+        self.channel = self.peer.createDataChannel("oai-events")
+        self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._pieces: list[Sound] = []
+        self._hearing: asyncio.Task[None] | None = None
+        self.channel.on("message", lambda text: self.events.put_nowait(json.loads(text)))
+        self.peer.on("track", self._listen)
+
+    def _listen(self, track: Any) -> None:
+        async def hear() -> None:
+            ear = HeardTrack()
+            while True:
+                try:
+                    frame = await track.recv()
+                except MediaStreamError:
+                    return
+                self._pieces.extend(ear.samples(frame))
+
+        self._hearing = asyncio.create_task(hear())
+
+    def sound(self) -> Sound:
+        """All that was heard, at 24 kHz."""
+        return np.concatenate(self._pieces) if self._pieces else np.zeros(0, np.float32)
+
+    def say(self, sound: Sound) -> None:
+        """Speak next; whole packets of 20 ms."""
+        self.microphone.say(np.concatenate([sound, np.zeros(-sound.size % 480, np.float32)]))
+
+    async def offer(self) -> str:
+        await self.peer.setLocalDescription(await self.peer.createOffer())
+        return str(self.peer.localDescription.sdp)
+
+    async def take(self, answer: str) -> None:
+        await self.peer.setRemoteDescription(RTCSessionDescription(answer, "answer"))
+
+    async def until(self, type_: str) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE_S):
+            while (event := await self.events.get())["type"] != type_:
+                assert event["type"] != "error", event
+        return event
+
+    async def close(self) -> None:
+        await self.peer.close()
+        if self._hearing is not None:
+            await self._hearing

@@ -1,0 +1,113 @@
+"""Every client asks the bundled demo something; its answer is read, and made out by ear."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from livekit.plugins import openai, personaplex
+
+from model import Engine
+from tests.e2e.agent_session import talking
+from tests.e2e.asking import QUESTIONS, Question, heard_lines, spoken
+from tests.e2e.demo_call import GREETING, asked, made_out, squeeze
+from tests.e2e.duplex_client import CLIENTS, converse, make
+from tests.e2e.openai_client import Browser, answer_of, append, client_for, connected
+from tests.e2e.realtime import until_free
+from tests.fakes.server import Server, serving
+
+pytestmark = pytest.mark.e2e
+
+FRANCE, _, MOON = QUESTIONS
+
+
+@pytest.fixture
+async def server(demo_engine: Engine) -> AsyncIterator[Server]:
+    """A server around the demo; every test has to leave it empty."""
+    async with serving(demo_engine) as running:
+        yield running
+        await until_free(running)
+
+
+async def test_openai_python_over_a_websocket(server: Server) -> None:  # contract: F2 F3
+    async with connected(server) as connection:
+        assert (await connection.recv()).type == "session.created"
+        await append(connection, asked(FRANCE))
+        for line in (GREETING, FRANCE.answer):
+            words, sound, status = await answer_of(connection)
+            assert (squeeze(words), status) == (line, "completed")
+            assert made_out(sound) == [line]
+
+
+async def test_a_turn_based_script_gets_three_answers_in_a_row(
+    server: Server,
+) -> None:  # contract: F4 G2
+    """It lets the agent greet, then sends each question at once and only waits."""
+    async with connected(server) as connection:
+        await connection.recv()
+        await connection.response.create()
+        words, _, status = await answer_of(connection)
+        assert (squeeze(words), status) == (GREETING, "completed")
+        for question in QUESTIONS:
+            await append(connection, spoken(question.words))
+            await connection.input_audio_buffer.commit()
+            await connection.response.create()
+            words, sound, status = await answer_of(connection)
+            assert (squeeze(words), status) == (question.answer, "completed")
+            assert made_out(sound) == [question.answer]
+
+
+async def test_openai_python_over_webrtc(server: Server) -> None:
+    async with client_for(server) as client:
+        browser = Browser()
+        call = await client.realtime.calls.create(
+            sdp=await browser.offer(), session={"type": "realtime"}
+        )
+        await browser.take(call.text)
+        assert transcript(await browser.until("response.done")) == GREETING
+        browser.say(spoken(FRANCE.words))
+        assert transcript(await browser.until("response.done")) == FRANCE.answer
+        assert heard_lines(browser.sound()) == [GREETING, FRANCE.answer]
+        await client.realtime.calls.hangup(call.response.headers["Location"].rsplit("/", 1)[1])
+        await browser.until("session.closed")
+        await browser.close()
+
+
+def transcript(done: dict[str, Any]) -> str:
+    return squeeze(done["response"]["output"][0]["content"][0]["transcript"])
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_duplex_client(kind: str, server: Server) -> None:  # contract: C6
+    async with make(kind, server) as client:
+        audio, words = await converse(client, asked(FRANCE))
+    assert squeeze(words) == f"{GREETING} {FRANCE.answer}"
+    assert made_out(audio) == [GREETING, FRANCE.answer]
+
+
+Make = Callable[[Server, aiohttp.ClientSession], Any]
+MODELS: dict[str, tuple[Make, Question]] = {
+    "openai": (
+        lambda server, http: openai.realtime.RealtimeModel(
+            base_url=server.url + "/v1", api_key="any"
+        ),
+        FRANCE,
+    ),
+    "own": (
+        lambda server, http: personaplex.DuplexModel(url=server.ws + "/v1/duplex"),
+        MOON,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+async def test_an_agent_session(kind: str, server: Server) -> None:
+    made, question = MODELS[kind]
+    persona = server.manager.default_spec.persona
+    async with aiohttp.ClientSession() as http, talking(made(server, http), persona) as talk:
+        await talk.until_said(GREETING)
+        talk.microphone.say(spoken(question.words))
+        await talk.until_said(question.answer)
+        assert heard_lines(talk.loudspeaker.sound())[-2:] == [GREETING, question.answer]
