@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 from livekit.plugins import openai, personaplex
+from livekit.plugins.nvidia.experimental import realtime as nvidia
 
 from model import Engine
 from tests.e2e.agent_session import talking
@@ -94,6 +95,10 @@ MODELS: dict[str, tuple[Make, Question]] = {
             base_url=server.url + "/v1", api_key="any"
         ),
         FRANCE,
+    ),
+    "nvidia": (
+        lambda server, http: nvidia.RealtimeModel(base_url=server.ws, http_session=http),
+        MOON,
     ),
     "own": (
         lambda server, http: personaplex.DuplexModel(url=server.ws + "/v1/duplex"),

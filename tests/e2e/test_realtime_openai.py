@@ -4,67 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
-from aiortc.mediastreams import MediaStreamError
-from openai import APIStatusError, AsyncOpenAI
+from openai import APIStatusError
 
 from agent.http import HttpOptions
-from agent.realtime.track import AgentTrack
-from tests.e2e.realtime import ENGINES, frames_of, pcm16, question, server_with
+from tests.e2e.openai_client import Browser, answer_of, append, client_for, connected, say
+from tests.e2e.realtime import ENGINES, frames_of, question, server_with
 from tests.fakes.answering import ANSWER
-from tests.fakes.server import Server
 
 pytestmark = pytest.mark.e2e
 
 WORDS = "".join(ANSWER)
-
-
-@asynccontextmanager
-async def client_for(server: Server, key: str = "any") -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(api_key=key, base_url=server.url + "/v1", max_retries=0) as client:
-        yield client
-
-
-@asynccontextmanager
-async def connected(server: Server, key: str = "any") -> AsyncIterator[Any]:
-    async with client_for(server, key) as client:
-        async with client.realtime.connect(model="demo") as connection:
-            yield connection
-
-
-async def say(connection: Any, sound: np.ndarray) -> None:
-    """As a microphone does: 100 ms at a time."""
-    data = pcm16(sound)
-    for start in range(0, len(data), 4800):
-        await connection.input_audio_buffer.append(
-            audio=base64.b64encode(data[start : start + 4800]).decode()
-        )
-        await asyncio.sleep(0.1)
-
-
-async def answer_of(connection: Any, response_id: str | None = None) -> tuple[str, bytes, str]:
-    """Words, audio and status of the next response, or of the one named."""
-    words, audio = "", b""
-    async with asyncio.timeout(60):
-        async for event in connection:
-            assert event.type != "error", event
-            if response_id is not None and getattr(event, "response_id", None) != response_id:
-                continue
-            if event.type == "response.output_audio.delta":
-                audio += base64.b64decode(event.delta)
-            elif event.type == "response.output_audio_transcript.delta":
-                words += event.delta
-            elif event.type == "response.done":
-                return words, audio, event.response.status
-    raise AssertionError("the connection ended")
 
 
 async def test_a_spoken_question_is_answered(tiny_checkpoint: Path) -> None:  # contract: F2
@@ -108,8 +61,7 @@ async def test_three_turns_of_a_script(tiny_checkpoint: Path) -> None:  # contra
         async with connected(server) as connection:
             await connection.recv()
             for _ in range(3):
-                audio = base64.b64encode(pcm16(question(seconds=1.0, silence_s=0.0))).decode()
-                await connection.input_audio_buffer.append(audio=audio)
+                await append(connection, question(seconds=1.0, silence_s=0.0))
                 await connection.input_audio_buffer.commit()
                 await connection.response.create()
                 words, sound, status = await answer_of(connection)
@@ -132,52 +84,6 @@ async def test_a_wrong_key_is_refused_at_the_upgrade(tiny_checkpoint: Path) -> N
             assert [model.id async for model in await client.models.list()] == ["demo"]
 
 
-class Browser:
-    """What a page does for a call: a microphone, an event channel, and what it hears."""
-
-    def __init__(self) -> None:
-        self.peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        self.microphone = AgentTrack()
-        self.peer.addTrack(self.microphone)
-        self.channel = self.peer.createDataChannel("oai-events")
-        self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.loud_packets = 0
-        self.packets = 0
-        self._hearing: asyncio.Task[None] | None = None
-        self.channel.on("message", lambda text: self.events.put_nowait(json.loads(text)))
-        self.peer.on("track", self._listen)
-
-    def _listen(self, track: Any) -> None:
-        async def hear() -> None:
-            while True:
-                try:
-                    frame = await track.recv()
-                except MediaStreamError:
-                    return
-                self.packets += 1
-                self.loud_packets += bool(np.abs(frame.to_ndarray()).max() > 1000)
-
-        self._hearing = asyncio.create_task(hear())
-
-    async def offer(self) -> str:
-        await self.peer.setLocalDescription(await self.peer.createOffer())
-        return str(self.peer.localDescription.sdp)
-
-    async def take(self, answer: str) -> None:
-        await self.peer.setRemoteDescription(RTCSessionDescription(answer, "answer"))
-
-    async def until(self, type_: str) -> dict[str, Any]:
-        async with asyncio.timeout(60):
-            while (event := await self.events.get())["type"] != type_:
-                assert event["type"] != "error", event
-        return event
-
-    async def close(self) -> None:
-        await self.peer.close()
-        if self._hearing is not None:
-            await self._hearing
-
-
 async def test_a_call_over_webrtc(tiny_checkpoint: Path) -> None:
     async with server_with("scripted", tiny_checkpoint) as server, client_for(server) as client:
         browser = Browser()
@@ -189,12 +95,12 @@ async def test_a_call_over_webrtc(tiny_checkpoint: Path) -> None:
         await browser.take(response.text)
         created = await browser.until("session.created")
         assert created["session"]["instructions"] == "Be kind."
-        browser.microphone.say(question(seconds=1.2, silence_s=0.4))
+        browser.say(question(seconds=1.2, silence_s=0.4))
         await browser.until("response.created")
         done = await browser.until("response.done")
         item = done["response"]["output"][0]
         assert item["content"][0]["transcript"] == WORDS
-        assert browser.loud_packets > 20
+        assert np.abs(browser.sound()).max() > 0.03
         await client.realtime.calls.hangup(location.rsplit("/", 1)[1])
         await browser.until("session.closed")
         assert server.manager.used == 0
