@@ -11,26 +11,12 @@ from typing import Any
 import pytest
 
 from agent import client as own
+from tests.e2e.duplex_client import CLIENTS, make
 from tests.e2e.realtime import ENGINES, frames_of, published, question, server_with
-from tests.fakes.server import Server
 
 pytestmark = pytest.mark.e2e
 
-CLIENTS = ("published", "own", "inline")
 FRAMES = 30
-
-
-def make(kind: str, server: Server) -> Any:
-    if kind == "published":
-        duplex = published("clients.duplex")
-        preset = published("clients.personaplex").create_duplex_session_config(
-            voice=server.manager.default_spec.voice
-        )
-        return duplex.DuplexClient(server.ws + "/v1/duplex", model="demo", config=preset)
-    config = own.create_duplex_session_config(voice=server.manager.default_spec.voice)
-    if kind == "own":
-        return own.DuplexClient(server.ws, model="demo", config=config)
-    return own.InlineDuplexClient(server.manager, model="demo", config=config)
 
 
 async def converse(client: Any) -> tuple[bytes, str]:
