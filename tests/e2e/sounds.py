@@ -12,7 +12,6 @@ from tests.e2e.caller import EAR_RATE, RATE, Sound
 
 CHIRP_FROM, CHIRP_HZ_PER_SECOND = 300.0, 50.0
 AUDIBLE_PEAK = 0.05
-LINE_RATE = 8_000
 
 
 def tone(hz: float, seconds: float, level: float = 0.3) -> Sound:
@@ -29,11 +28,6 @@ def pause(seconds: float) -> Sound:
 def at_microphone(sound: Sound) -> Sound:
     """A 24 kHz sound at a microphone's 48 kHz."""
     return soxr.resample(sound, EAR_RATE, RATE)
-
-
-def over_telephone(sound: Sound) -> Sound:
-    """A 24 kHz sound at 48 kHz as a bridge sends it on: nothing of it above 4 kHz."""
-    return soxr.resample(soxr.resample(sound, EAR_RATE, LINE_RATE), LINE_RATE, RATE)
 
 
 def chirp(seconds: float, level: float = 0.5) -> Sound:
