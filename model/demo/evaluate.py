@@ -118,20 +118,26 @@ def _figures(scene: Scene, texts: Texts) -> Figures:
 
 
 def _shares(outcomes: Sequence[Outcome], texts: Texts) -> Figures:
-    kinds = Counter(_kind(outcome, texts) for outcome in outcomes)
+    kinds = Counter(judge(outcome, texts) for outcome in outcomes)
     total = max(1, len(outcomes))
     return {k: kinds[k] / total for k in ("right", "fallback", "wrong", "garbled", "nothing")}
 
 
-def _kind(outcome: Outcome, texts: Texts) -> str:
-    said = _squeeze(outcome.said)
-    if said in outcome.turn.right:
+def judge(outcome: Outcome, texts: Texts) -> str:
+    """Was the answer right, a fallback, wrong (another's), garbled, or nothing?"""
+    if not _squeeze(outcome.said):
+        return "nothing"
+    if _is_said(outcome, outcome.turn.right):
         return "right"
-    if said in {f.say for f in texts.fallbacks}:
+    if _is_said(outcome, [f.say for f in texts.fallbacks]):
         return "fallback"
-    if said in {t.say for t in texts.topics}:
-        return "wrong"
-    return "garbled" if said else "nothing"
+    return "wrong" if _is_said(outcome, [t.say for t in texts.topics]) else "garbled"
+
+
+def _is_said(outcome: Outcome, lines: Sequence[str]) -> bool:
+    """Is one of `lines` what the agent said, or began to say before it was interrupted?"""
+    said = _squeeze(outcome.said)
+    return any(said == line or (outcome.cut and line.startswith(said)) for line in lines)
 
 
 def _unasked(people: Sequence[Person], texts: Texts) -> Figures:

@@ -51,6 +51,8 @@ class Outcome:
     stopped: float | None = None
     """From the onset of an interruption to the agent's last sound."""
     interrupting: bool = False
+    cut: bool = False
+    """The person interrupted the answer, of which `said` is the beginning."""
     early: bool = False
     """The agent spoke up before the person had ended."""
     sounded: tuple[int, int] | None = None
@@ -115,6 +117,8 @@ class Person:
         self._end = self.frame * FRAME_SECONDS + len(self._left) / SAMPLE_RATE
         self._asked = self.frame + len(self._left) // FRAME_SAMPLES
         interrupts = self.interrupting and self._quiet == 0
+        if interrupts and self.outcomes:
+            self.outcomes[-1].cut = True
         self.outcomes.append(Outcome(turn, interrupting=interrupts))
         self._answered = False
         self._loud = 0

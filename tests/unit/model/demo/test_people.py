@@ -75,6 +75,7 @@ def test_an_interruption_measures_how_long_the_agent_goes_on(stops: int) -> None
     made = call(person(6, interrupting=True), Agent(length=40, stops=stops))
     cut = [o.stopped for o in made.outcomes if o.interrupting]
     assert len(cut) == 5
+    assert [o.cut for o in made.outcomes] == [True] * 5 + [False]
     assert all(x is not None and abs(x - stops * 0.08) <= 0.081 for x in cut)
 
 
