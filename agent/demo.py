@@ -37,7 +37,7 @@ CACHED = ROOT / ".cache" / "bin" / "livekit-server"
 LOG = ROOT / ".cache" / "livekit-server.log"
 API_KEY = "demo"
 HOW_TO_GET = (
-    "no livekit-server: `make livekit-server`, or "
+    "no livekit-server: `make setup`, or "
     "`go install github.com/livekit/livekit-server/cmd/server@v1.11.0`, `brew install livekit`, "
     "`curl -sSL https://get.livekit.io | bash`; then PATH or LIVEKIT_SERVER_BIN"
 )

@@ -43,7 +43,7 @@ def livekit_binary() -> str:
     found = os.environ.get("LIVEKIT_SERVER_BIN") or shutil.which("livekit-server")
     binary = found or (str(cached) if cached.exists() else None)
     if binary is None:
-        pytest.fail("no livekit-server: set LIVEKIT_SERVER_BIN or run `make livekit`")
+        pytest.fail("no livekit-server: set LIVEKIT_SERVER_BIN or run `make setup`")
     return binary
 
 
