@@ -234,14 +234,16 @@ class Calls:
 
     async def _watch(self, call: Call) -> None:
         """Take the call down when its session has ended, for whatever reason."""
-        while not call.ended.is_set():
-            try:
-                await asyncio.wait_for(call.ended.wait(), LOOK_EVERY_S)
-            except TimeoutError:
-                await call.look()
-        await call.end("closed")
-        self._live.pop(call.id, None)
-        self._secrets.release(call.path)
+        try:
+            while not call.ended.is_set():
+                try:
+                    await asyncio.wait_for(call.ended.wait(), LOOK_EVERY_S)
+                except TimeoutError:
+                    await call.look()
+        finally:
+            self._live.pop(call.id, None)
+            self._secrets.release(call.path)
+            await call.end("closed")
 
     async def _offer(self, request: web.Request) -> tuple[str, dict[str, Any]]:
         """The SDP and the session object, which a client secret may have brought along."""

@@ -73,7 +73,7 @@ class Conversation:
 
     def check_new(self, item_id: str, after: str | None) -> None:
         """Refuse an id that is taken and a place that there is not."""
-        if item_id in self._items:
+        if item_id in self._items or item_id == ROOT:
             raise SessionError(
                 "item_create_duplicate_item_id", "an item has this id already", param="item.id"
             )

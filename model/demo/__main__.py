@@ -69,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--texts", type=Path, default=TEXTS, help="what is asked and said")
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2, help="processes, one core each")
+    parser.add_argument(
+        "--workers", type=int, choices=(1, 2), default=2, help="processes, one core each"
+    )
     for name in AMOUNTS:
         known = f"default {getattr(Plan(), name)}"
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=known)

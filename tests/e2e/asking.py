@@ -17,7 +17,7 @@ from model.demo.corpus import normalise, trim
 from model.demo.recognise import ClosedSet
 from model.demo.speakers import Speaker, speak
 from model.demo.texts import TEXTS, load_texts
-from tests.e2e.caller import Sound
+from tests.e2e.caller import EAR_RATE, Caller, Sound
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "model" / "demo" / "checkpoint"
 VOICE = Speaker("flite", "slt")
@@ -58,6 +58,12 @@ QUESTIONS = tuple(
 def spoken(words: str, voice: Speaker = VOICE) -> Sound:
     """The words at 24 kHz, in a voice that the demo was trained to hear."""
     return normalise(trim(speak(voice, [words])[0]))
+
+
+async def until_said(who: Caller, lines: int) -> None:
+    """So many lines are complete on the screen, and the last of them to the ear as well."""
+    await who.until(f"line {lines}", lambda: len(who.segments) >= lines)
+    await who.until("a pause", lambda: who.sound()[-EAR_RATE // 2 :].std() < LOUD)
 
 
 def heard_lines(sound: Sound) -> list[str]:

@@ -7,8 +7,7 @@ import pytest
 
 from model.demo.texts import TEXTS, load_texts
 from tests.e2e.accounts import check_chain
-from tests.e2e.asking import LOUD, QUESTIONS, heard_lines, spoken
-from tests.e2e.caller import EAR_RATE, Caller
+from tests.e2e.asking import LOUD, QUESTIONS, heard_lines, spoken, until_said
 from tests.e2e.conftest import WorkerFactory
 from tests.e2e.phones import phone_in, press, set_status
 from tests.e2e.processes import LiveKitServer
@@ -49,9 +48,3 @@ async def test_a_phone_is_greeted_and_answered(
     check_chain(account)
     assert account["reason"] == "hangup_key"
     await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
-
-
-async def until_said(phone: Caller, lines: int) -> None:
-    """So many lines are complete on the screen, and the last of them to the ear as well."""
-    await phone.until(f"line {lines}", lambda: len(phone.segments) >= lines)
-    await phone.until("a pause", lambda: phone.sound()[-EAR_RATE // 2 :].std() < LOUD)

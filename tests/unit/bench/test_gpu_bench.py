@@ -11,11 +11,11 @@ import pytest
 
 from tests.bench.gpu import STAGES
 
-pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "tests/bench/gpu.sh"
 EIGHT_MINUTES = 480
 TIMEOUT = 600
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(2 * TIMEOUT)]
 
 
 def run_dry(folder: Path) -> dict[str, int]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiortc import RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection
 from av import AudioFrame
 
 import agent.realtime.calls as calls
@@ -98,7 +98,7 @@ async def test_a_peer_that_never_connects_frees_its_slot(
     monkeypatch.setattr(calls, "LOOK_EVERY_S", 0.02)
     monkeypatch.setattr(calls, "VANISHED_S", 0.1)
     async with serving(FakeEngine()) as server:
-        peer = RTCPeerConnection()
+        peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         peer.addTransceiver("audio")
         await peer.setLocalDescription(await peer.createOffer())
         offer = {"data": peer.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}

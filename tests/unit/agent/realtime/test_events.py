@@ -134,6 +134,7 @@ async def test_items_of_a_taken_id_or_after_none_are_refused_with_their_audio() 
     opened = await connection(sent)
     stored = Stored(opened, sent)
     stored.create("a")
+    assert stored.create("root")["error"]["code"] == "item_create_duplicate_item_id"
     taken = stored.create("a")["error"]
     assert (taken["code"], taken["param"]) == ("item_create_duplicate_item_id", "item.id")
     nowhere = stored.create("b", "never")["error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiortc import RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection
 
 import agent.realtime.socket as watched
 from agent.auth import ClientSecrets
@@ -163,7 +163,7 @@ async def test_calls_of_a_client_secret_can_be_hung_up_with_it() -> None:
         call, statuses = server.url + "/v1/realtime/calls", []
         secrets = [await minted(server), await minted(server)]
         bearers = [{"Authorization": f"Bearer {secret}"} for secret in secrets]
-        peer = RTCPeerConnection()
+        peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         peer.addTransceiver("audio")
         await peer.setLocalDescription(await peer.createOffer())
         offer = {"data": peer.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}
