@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +25,7 @@ from .listening import BACKGROUNDS, Listening
 from .progress import Progress
 from .sounds import Rng
 from .speakers import AGENT_PITCHES, Samples
+from .together import share_out
 from .wording import TEXT_LEAD, place_tokens
 
 LEAD_FRAMES = 2
@@ -144,12 +144,7 @@ def encode_everybody(folder: Path, mimi: Mimi, share: Share) -> list[Said]:
     nothing.
     """
     shares = [replace(share, index=index) for index in range(share.workers)]
-    jobs = [(folder, mimi, part) for part in shares]
-    if share.workers == 1:
-        parts = [encode_share(*jobs[0])]
-    else:
-        with get_context("spawn").Pool(share.workers) as pool:
-            parts = pool.starmap(encode_share, jobs)
+    parts = share_out(encode_share, [(folder, mimi, part) for part in shares], share.workers)
     chunks = {start: chunk for part in parts for start, chunk in part.items()}
     return [_unpack(packed) for start in sorted(chunks) for packed in chunks[start]]
 

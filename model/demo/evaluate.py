@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from .recognise import ClosedSet, OpenWords, word_errors
 from .scenes import Scene
 from .speakers import Samples
 from .texts import Texts
+from .together import share_out
 
 ROWS = 48
 """Calls at once."""
@@ -30,7 +30,6 @@ GREETING_SECONDS = 1.5
 Figures = dict[str, Any]
 Said = tuple[str, Samples]
 """What the text says, and what was heard."""
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -65,20 +64,10 @@ def _hold_calls(folder: Path, texts: Texts, scenes: Sequence[Scene], workers: in
     seats.sort(key=lambda seat: seat[0].frames, reverse=True)
     tables = [seats[start : start + ROWS] for start in range(0, len(seats), ROWS)]
     jobs = [(folder, _party(table, texts)) for table in tables]
-    parts = _share_out(hold, jobs, workers)
+    parts = share_out(hold, jobs, workers)
     for table, people in zip(tables, parts, strict=True):
         for (scene, index), person in zip(table, people, strict=True):
             scene.people[index] = person
-
-
-def _share_out(
-    work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], workers: int
-) -> list[Result]:
-    """What `work` returns for each job, done by so many processes."""
-    if workers == 1:
-        return [work(*job) for job in jobs]
-    with get_context("spawn").Pool(workers) as pool:
-        return pool.starmap(work, jobs, chunksize=1)
 
 
 def _party(table: Sequence[tuple[Scene, int]], texts: Texts) -> Party:
@@ -191,7 +180,7 @@ def _speech(
     closed = [said[i] for i in order[: 3 * recognised]]
     opened = [said[i] for i in order[:recognised]]
     jobs = [(texts.spoken, closed[n::workers], opened[n::workers]) for n in range(workers)]
-    parts = _share_out(read_back, jobs, workers)
+    parts = share_out(read_back, jobs, workers)
     errors = sum(e for _, counted in parts for e, _ in counted)
     words = sum(n for _, counted in parts for _, n in counted)
     return {

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 import torch.multiprocessing
 from torch import Tensor, distributed
+
+Result = TypeVar("Result")
 
 
 def run_together(workers: int, work: Callable[..., None], *args: object) -> None:
@@ -36,6 +40,16 @@ def run_together(workers: int, work: Callable[..., None], *args: object) -> None
             part.join()
         if any(part.exitcode for part in parts):
             raise RuntimeError("a training failed; its message is above")
+
+
+def share_out(
+    work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], workers: int
+) -> list[Result]:
+    """What `work` returns for each job, done by so many processes, each on its own."""
+    if workers == 1:
+        return [work(*job) for job in jobs]
+    with get_context("spawn").Pool(workers) as pool:
+        return pool.starmap(work, jobs, chunksize=1)
 
 
 def _join(
