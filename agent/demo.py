@@ -78,7 +78,7 @@ def announce(settings: Settings) -> None:
     if settings.api_keys:
         print("  The page asks for one of the --api-keys when you connect.\n", flush=True)
     if not PAGE.is_dir():
-        print("  The page is not built yet: run `make web`.\n", file=sys.stderr)
+        print("  The page is not built yet: run `make setup`.\n", file=sys.stderr)
 
 
 def find_server(settings: Settings) -> str:
