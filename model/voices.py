@@ -24,6 +24,8 @@ BASENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.pt", re.ASCII)
 ROWS = 17
 COLUMNS = 4
 """The ring of the reference: the largest delay plus 3."""
+READABLE = 0o644
+"""Mode of a written voice: whoever serves it is often another user than who enrolled it."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def write_voice(path: Path, embeddings: Tensor, cache: Tensor) -> None:
     body = {"embeddings": embeddings[:, None, None].clone(), "cache": cache[None].clone()}
     descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
+        os.fchmod(descriptor, READABLE)
         with os.fdopen(descriptor, "wb") as target:
             torch.save(body, target)
         os.replace(scratch, path)

@@ -53,6 +53,12 @@ def test_a_voice_is_written_in_the_released_layout(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["B.pt"]
 
 
+def test_a_written_voice_can_be_read_by_others(tmp_path: Path) -> None:
+    body = released()
+    write_voice(tmp_path / "B.pt", body["embeddings"][:, 0, 0], body["cache"][0])
+    assert (tmp_path / "B.pt").stat().st_mode & 0o777 == 0o644
+
+
 def test_only_pt_basenames_are_listed_sorted(tmp_path: Path) -> None:
     for name in ("B.pt", "A.pt", "notes.txt", ".hidden.pt", "b c.pt", "x.pt.bak"):
         (tmp_path / name).touch()
