@@ -1,26 +1,33 @@
 """At load: does a call's result depend on its slot or on its neighbours? (Gate A on this host.)
 
 Matrix libraries may compute the last rows of a product, or the rows of another thread, in another
-order, and sums over a longer ring too. Steps are computed and thrown away to find out.
+order, and sums over a longer ring too. Steps and layers are computed and thrown away to find out.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from model.core import AGENT_CODEBOOKS, FRAME_SAMPLES
-from model.mimi.transformer import POSITIONS_PER_FRAME
+from model.layers import window_size
+from model.lm_state import round_cells
+from model.lm_step import temporal_step
+from model.mimi.transformer import POSITIONS_PER_FRAME, StreamingTransformer
 from model.prefill import prefill
 from model.prompt import build_prompt_from_codes
+from model.state import KVRing
 from model.step import FrameStep
 
 log = logging.getLogger(__name__)
 
 VOICE_FRAMES = 4
-CHECKED_POSITION = 200
+FAINT = 1e-3
+"""Loudness of what enters a layer: so faint that what attention adds shows to its last bit."""
 ROW_BLOCK = 4
 """Threads share out the rows of a product in blocks of so many, and a rest is computed otherwise.
 
@@ -55,44 +62,90 @@ def rows_agree(step: FrameStep) -> bool:
     prefix = prefill(step.lm, step.config, build_prompt_from_codes(codes, [], step.config))
     for slot in range(step.slots):
         step.admit(slot, prefix, None)
-    results = _idle_step(step, prefix.positions, cut=True)
+    results = _idle_step(step, prefix.positions)
     _clean(step)
     return all(bool((rows == rows[:1]).all()) for rows in results)
 
 
+@torch.inference_mode()
 def cuts_agree(step: FrameStep) -> bool:
-    """Whether a step over the part of its rings that holds anything gives the bits of one over all.
+    """Whether rows say the same at every length that their rings may be read to.
 
     Else the age of a neighbour, which decides how far all rows read, would be heard. The slots are
     clean afterwards.
     """
-    position = min(CHECKED_POSITION, step.capacity // 2 - 1)
-    frames = min(position, step.codec.capacity // 4 - 1)
-    _fill(step, position, frames)
-    part, whole = (_idle_step(step, position, cut=cut) for cut in (True, False))
+    agree = step.slots == 1 or (_temporal_agrees(step) and _codec_agrees(step))
     _clean(step)
-    agree = all(torch.equal(a, b) for a, b in zip(part, whole, strict=True))
     if not agree:
         log.warning("results depend on how much of the rings is read here; reading them whole")
     return agree
 
 
-def _fill(step: FrameStep, position: int, frames: int) -> None:
-    """As if every slot had come to `position`, `frames` frames after its call began."""
-    lm, codec = step.lm_slots.state, step.codec_state
-    generator = torch.Generator(lm.ring.k.device).manual_seed(0)
-    for ring in (lm.ring, codec.encoder, codec.decoder):
-        cells = position if ring is lm.ring else POSITIONS_PER_FRAME * frames
-        for cache in (ring.k, ring.v):
-            cache[:, :, :, :cells].normal_(generator=generator)
-    codec.frames.fill_(frames)
-    column = torch.zeros(step.config.lm.n_q + 1, dtype=torch.int64)
-    for slot in range(step.slots):
-        lm.place(slot, column, position)
-        step.origins[slot] = position - frames
+def _temporal_agrees(step: FrameStep) -> bool:
+    """One layer shows it, for all are of one shape; dozens of whole steps would delay the start."""
+    slots, random = step.lm_slots, _random(step)
+    lm = replace(slots.prepared, layers=slots.prepared.layers[:1])
+    ring = KVRing(slots.state.ring.k[:1], slots.state.ring.v[:1])
+    x = FAINT * _noise((step.slots, lm.config.dim), random).to(lm.text_emb.dtype)
+    _fill(ring, random)
+    window = window_size(lm.config.context, step.config.attention_window)
+
+    def read(cells: int, filled: int) -> Tensor:
+        position = torch.full((step.slots,), filled - 1, device=x.device)
+        return temporal_step(lm, x, position, ring, window, cells)
+
+    cuts = {round_cells(position + 1) for position in range(lm.config.context)}
+    return _reads_agree(read, cuts, step.capacity)
 
 
-def _idle_step(step: FrameStep, position: int, *, cut: bool) -> tuple[Tensor, ...]:
+def _codec_agrees(step: FrameStep) -> bool:
+    codec, state = step.codec, step.codec_state
+    halves = (
+        (codec.encoder_transformer, state.encoder),
+        (codec.decoder_transformer, state.decoder),
+    )
+    return all(_codec_transformer_agrees(*half, _random(step)) for half in halves)
+
+
+def _codec_transformer_agrees(
+    transformer: StreamingTransformer, ring: KVRing, random: torch.Generator
+) -> bool:
+    rows, capacity = ring.k.shape[1], transformer.capacity
+    x = FAINT * _noise((rows, POSITIONS_PER_FRAME, transformer.dim), random)
+    _fill(ring, random)
+
+    def read(cells: int, filled: int) -> Tensor:
+        frames = torch.full((rows,), filled // POSITIONS_PER_FRAME - 1, device=x.device)
+        return transformer(x, ring, transformer.view(frames, cells))
+
+    cuts = {transformer.cells(frames) for frames in range(capacity // POSITIONS_PER_FRAME)}
+    return _reads_agree(read, cuts, capacity)
+
+
+def _reads_agree(read: Callable[[int, int], Tensor], cuts: set[int], whole: int) -> bool:
+    """Whether rows that have filled a cut get the same from the cut as from the whole ring.
+
+    If all its cells are summed alike, so are the fewer of a younger row; and two cuts that agree
+    with the whole agree with each other. So one comparison a cut is enough.
+    """
+    return all(torch.equal(read(cut, cut), read(whole, cut)) for cut in sorted(cuts - {whole}))
+
+
+def _random(step: FrameStep) -> torch.Generator:
+    return torch.Generator(step.lm_slots.state.ring.k.device).manual_seed(0)
+
+
+def _noise(shape: Sequence[int], random: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=random, device=random.device)
+
+
+def _fill(ring: KVRing, random: torch.Generator) -> None:
+    """Every cell of every slot; a mask hides what a row has not come to."""
+    for cache in (ring.k, ring.v):
+        cache.normal_(generator=random)
+
+
+def _idle_step(step: FrameStep, position: int) -> tuple[Tensor, ...]:
     """What a step makes of equal sound in all rows, rows first; none of them moves on.
 
     Keys and values that it wrote are among it: they show what tokens round away.
@@ -101,7 +154,7 @@ def _idle_step(step: FrameStep, position: int, *, cut: bool) -> tuple[Tensor, ..
     generator = torch.Generator().manual_seed(0)
     pcm = 0.1 * torch.randn(FRAME_SAMPLES, generator=generator).expand(rows, -1)
     pcm, idle = pcm.to(ring.k.device), torch.zeros(rows, dtype=torch.bool, device=ring.k.device)
-    output = step.step(range(rows), pcm, idle, idle, [position] * rows if cut else None)
+    output = step.step(range(rows), pcm, idle, idle, [position] * rows)
     cell = position % step.config.lm.context
     written = (cache[:, :, :, cell].transpose(0, 1).clone() for cache in (ring.k, ring.v))
     return output.pcm, output.text, output.codes, *written

@@ -14,6 +14,7 @@ from model import graphs, lm_step
 from model.config import LMConfig
 from model.device import DeviceStepper
 from model.graphs import EagerStep, PackedStep, StaticStep, replays_equally, ring_cuts
+from model.mimi.transformer import FrameView, StreamingTransformer
 from model.modes import prepare_fastest
 from model.modules import adopt, meta_lm
 from model.prefill import prefill
@@ -34,6 +35,14 @@ from tests.unit.model.engine.real import (
 
 pytestmark = pytest.mark.unit
 CPU, SLOTS = torch.device("cpu"), 4
+LONG_CODEC = dataclasses.replace(
+    WHOLE_TINY,
+    mimi=dataclasses.replace(
+        WHOLE_TINY.mimi,
+        transformer=dataclasses.replace(WHOLE_TINY.mimi.transformer, context=150),
+    ),
+)
+"""The codec's rings can be cut too."""
 
 
 def run(make: Callable[[FrameStep], PackedStep], crossing: int) -> list[np.ndarray]:
@@ -164,6 +173,10 @@ def test_int8_layers_are_another_model_of_nearly_the_same_output() -> None:
     assert 0 < distance < 0.2
 
 
+def unfilled(step: FrameStep) -> bool:
+    return not any(bool(t.any()) for s in range(SLOTS) for t in step.state_tensors(s).values())
+
+
 # contract: I2
 def test_slots_agree_and_the_check_leaves_them_clean() -> None:
     lm, mimi = weights()
@@ -172,22 +185,74 @@ def test_slots_agree_and_the_check_leaves_them_clean() -> None:
         settle_threads(step)
         assert rows_agree(step) and torch.get_num_threads() == 1
         assert rows_for(3, CPU) == 3
-    assert not any(bool(t.any()) for s in range(SLOTS) for t in step.state_tensors(s).values())
+    assert unfilled(step)
     with torch_threads(2):
         assert [rows_for(n, CPU) for n in (1, 2, 3, 5, 8)] == [1, 2, 4, 8, 8]
 
 
 # contract: I2
-def test_rings_are_read_whole_where_a_cut_would_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cut_of_a_ring_is_compared_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, mimi = weights(LONG_CODEC)
+    step = FrameStep(lm, mimi, LONG_CODEC, SLOTS)
+    reads = set[tuple[str, int, int]]()
+    attend, view = lm_step.attend_one, StreamingTransformer.view
+
+    def seen(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        reads.add(("temporal", k.shape[2], int((mask == 0).sum() / len(mask))))
+        return attend(q, k, v, mask)
+
+    def viewed(transformer: StreamingTransformer, frames: Tensor, cells: int) -> FrameView:
+        reads.add(("codec", cells, 2 * int(frames[0]) + 2))
+        return view(transformer, frames, cells)
+
+    monkeypatch.setattr(lm_step, "attend_one", seen)
+    monkeypatch.setattr(StreamingTransformer, "view", viewed)
+    with torch_threads(1):
+        print(f"cuts agree on this host: {cuts_agree(step)}")
+    temporal = {("temporal", cells, cut) for cut in (64, 128, 192, 256) for cells in (cut, 320)}
+    codec = {("codec", cells, cut) for cut in (64, 128) for cells in (cut, 192)}
+    assert reads == temporal | codec
+    assert unfilled(step)
+
+
+# contract: I2
+@pytest.mark.parametrize("cut", [64, 128, 192, 256, 320])
+def test_rings_are_read_whole_where_any_cut_would_be_heard(
+    cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lm, mimi = weights(WHOLE_TINY)
-    step = FrameStep(lm, mimi, WHOLE_TINY, SLOTS)
-    print(f"cuts agree on this host: {cuts_agree(step)}")
-    assert not any(bool(t.any()) for s in range(SLOTS) for t in step.state_tensors(s).values())
-    attend = lm_step.attend_one
+    step, attend = FrameStep(lm, mimi, WHOLE_TINY, SLOTS), lm_step.attend_one
 
     def heard(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return attend(q, k, v, mask) * (1 + 1e-6 * (k.shape[2] == step.capacity))
+        return attend(q, k, v, mask) * (1 + 2e-7 * (k.shape[2] == cut))
 
     monkeypatch.setattr(lm_step, "attend_one", heard)
-    assert not cuts_agree(step)
+    assert not cuts_agree(step) and unfilled(step)
     assert DeviceStepper(step, CPU, cut=False).mode.endswith("eager, whole rings")
+
+
+# contract: I2
+@pytest.mark.parametrize("cut", [64, 128, 192])
+def test_a_cut_of_the_codecs_rings_that_is_heard_is_found_out(
+    cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm, mimi = weights(LONG_CODEC)
+    step, attend = FrameStep(lm, mimi, LONG_CODEC, SLOTS), StreamingTransformer._attend
+
+    def heard(
+        transformer: StreamingTransformer, qkv: Tensor, k: Tensor, v: Tensor, view: FrameView
+    ) -> Tensor:
+        return attend(transformer, qkv, k, v, view) * (1 + 2e-7 * (view.cells == cut))
+
+    monkeypatch.setattr(StreamingTransformer, "_attend", heard)
+    assert not cuts_agree(step) and unfilled(step)
+
+
+# contract: I2
+def test_a_single_slot_has_no_neighbour_whose_age_it_could_hear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lm, mimi = weights(WHOLE_TINY)
+    step = FrameStep(lm, mimi, WHOLE_TINY, 1)
+    monkeypatch.setattr(lm_step, "attend_one", None)
+    assert cuts_agree(step)
