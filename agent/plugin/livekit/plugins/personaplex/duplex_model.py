@@ -20,7 +20,14 @@ from livekit.agents import llm, utils
 from livekit.agents.types import NOT_GIVEN, NotGivenOr
 from livekit.agents.utils import is_given
 
-from .client import AudioFormat, DuplexClient, DuplexClientError, DuplexEvent, SessionConfig
+from .client import (
+    AudioFormat,
+    DuplexClient,
+    DuplexClientError,
+    DuplexEvent,
+    DuplexSessionClosedError,
+    SessionConfig,
+)
 
 log = logging.getLogger("livekit.plugins.personaplex")
 
@@ -172,7 +179,7 @@ class DuplexSession(llm.DuplexSession[Literal["server_event"]]):
                 self._report_connection_acquired(time.perf_counter() - started)
                 await self._converse(client)
         except DuplexClientError as error:
-            self._report(error)
+            self._report(error, recoverable=False)
         finally:
             self._client = None
             self._output.close()
@@ -210,18 +217,21 @@ class DuplexSession(llm.DuplexSession[Literal["server_event"]]):
             delta = llm.DuplexOutputTranscriptDelta(event.text, start, start + FRAME_MS)
             self.emit("transcript_delta", delta)
         elif event.type == "error":
-            self._report(event.to_exception())
+            # The call goes on: an error that ends it is followed by `session.closed`.
+            self._report(event.to_exception(), recoverable=True)
+        elif event.type == "session.closed" and not self._closing:
+            self._report(DuplexSessionClosedError(str(event.get("reason"))), recoverable=False)
 
     def _take_audio(self, pcm: bytes) -> None:
         frame = rtc.AudioFrame(pcm, SAMPLE_RATE, 1, len(pcm) // 2)
         self._output.send_nowait(llm.DuplexAudioFrame(frame, start_ms=self._heard_ms))
         self._heard_ms += round(frame.duration * 1000)
 
-    def _report(self, error: DuplexClientError) -> None:
+    def _report(self, error: DuplexClientError, *, recoverable: bool) -> None:
         failure = llm.RealtimeModelError(
             timestamp=time.time(),
             label=self._duplex_model.label,
             error=error,
-            recoverable=False,
+            recoverable=recoverable,
         )
         self.emit("error", failure)
