@@ -150,13 +150,35 @@ def test_the_fused_int8_product_is_taken_only_where_it_is_right(inputs: int) -> 
     assert torch.equal(product(x)[3], alone), "neighbours do not matter"
 
 
-def test_a_fused_int8_product_that_is_wrong_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(x: Tensor, levels: Tensor, scale: Tensor) -> Tensor:
-        return (x @ levels.to(x.dtype).T) * scale.flip(0)
+def right_product(x: Tensor, levels: Tensor, scale: Tensor) -> Tensor:
+    return ((x.float() @ levels.float().T) * scale.float()).to(x.dtype)
 
-    weight = torch.randn(48, 64, dtype=torch.bfloat16)
-    monkeypatch.setattr(torch, "_weight_int8pack_mm", wrong)
-    assert not Int8Linear(weight).fused
+
+FAULTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "scales of other outputs": lambda x, w, s: right_product(x, w, s.flip(0)),
+    "inputs in another order": lambda x, w, s: right_product(x.flip(1), w, s),
+    "the last input left out": lambda x, w, s: right_product(x[:, :-1], w[:, :-1], s),
+    "a rest of rows left out": lambda x, w, s: torch.cat(
+        [right_product(x[:4], w, s), right_product(0 * x[4:], w, s)]
+    ),
+    "one output not finite": lambda x, w, s: right_product(x, w, s).index_fill(
+        1, torch.tensor([7]), torch.nan
+    ),
+}
+
+
+@pytest.mark.parametrize("inputs", [64, 1024])
+@pytest.mark.parametrize("fault", [*FAULTS, None])
+def test_a_fused_int8_product_is_taken_where_it_is_right_and_nowhere_else(
+    fault: str | None, inputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = torch.Generator().manual_seed(1)
+    weight = torch.randn(48, inputs, generator=random).to(torch.bfloat16)
+    kernel = FAULTS[fault] if fault else right_product
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", kernel)
+    before = torch.random.get_rng_state()
+    assert Int8Linear(weight).fused is (fault is None)
+    assert torch.equal(torch.random.get_rng_state(), before), "the global sequence goes on"
 
 
 # Gate C
