@@ -15,12 +15,10 @@ from model.prefill import Prefix, prefill
 from model.prompt import SILENCE_FRAMES, build_prompt_from_codes
 from model.random_weights import RandomWeights
 from tests.bench.sides import OurCodec, OurFrame, OurLM, Reference, self_talk
-from tests.bench.timing import Comparison, Side, compare
+from tests.bench.timing import Comparison, compare
 
 CHECKED_CALLS = 12
 PROMPT_POSITIONS = 200
-STEPPED = 10
-"""Steps of the reference that are timed in place of 200."""
 PCM_BOUND, HIDDEN_BOUND = 1e-5, 1e-4
 
 
@@ -82,21 +80,26 @@ def mimi(bench: Bench, batch: int, *, way: str) -> dict[str, object]:
         ours.age()
         pcm, codes = sound[0], theirs.encode(sound[0])
         works: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            "encode": (partial(theirs.encode, pcm), partial(ours.encode, pcm)),
-            "decode": (partial(theirs.decode, codes), partial(ours.decode, codes[..., 0])),
+            "encode": (partial(theirs.encode, pcm), lambda: (ours.encode(pcm), ours.commit())),
+            "decode": (
+                partial(theirs.decode, codes),
+                lambda: (ours.decode(codes[..., 0]), ours.commit()),
+            ),
         }
         result = compare(*works[way], bench.rounds)
     return row(f"mimi_{way}", batch, result, "rings full")
 
 
 def frame_fast(bench: Bench, batch: int) -> dict[str, object]:
-    """A whole frame; its parts are checked by the cases above."""
-    ours = OurFrame(bench.config, bench.weights, batch)
+    """A whole frame; PCM within the bound over the first."""
+    lm = OurLM(bench.config, bench.weights, batch, steps=8)
+    ours, codec = OurFrame(lm, bench.weights), bench.reference.mimi
+    _check_frame(bench, lm, ours)
+    ours.age()
     pcm = bench.sound(batch, 1)[0]
     nothing = torch.zeros(batch, 0, 1, dtype=torch.int64)
     with bench.reference.lm_stream(batch) as generator, bench.reference.codec_stream(batch):
         self_talk(generator, batch, 3)
-        codec = bench.reference.mimi
 
         def whole() -> None:
             codec.encode(pcm)
@@ -107,24 +110,45 @@ def frame_fast(bench: Bench, batch: int) -> dict[str, object]:
     return row("frame_fast", batch, result, "8 against 16 depformer steps, rings full")
 
 
+def _check_frame(bench: Bench, lm: OurLM, ours: OurFrame) -> None:
+    """Against the reference's codec around our language model, which `lm_step` checks."""
+    codec = bench.reference.mimi
+    with bench.reference.codec_stream(lm.rows):
+        for call, pcm in enumerate(bench.sound(lm.rows, CHECKED_CALLS)):
+            said = lm.step(codec.encode(pcm)[..., 0], [call] * lm.rows)
+            heard = codec.decode(said[:, 1:, None])[:, 0]
+            if float((heard - ours.run(pcm[:, 0])).abs().max()) > PCM_BOUND:
+                raise OutputsDiffer(f"frame_fast, batch {lm.rows}: PCM differs at call {call}")
+
+
 def prefill_200(bench: Bench) -> list[dict[str, object]]:
-    """A prompt of 200 positions against 200 steps, the reference's and ours; a join by its copy."""
+    """A prompt of 200 positions against 200 steps, the reference's and ours; a join by its copy.
+
+    One step is timed beside each pass and counted 200 times: the reference's takes as long at any
+    age, and ours is the one in the middle.
+    """
     ours = OurLM(bench.config, bench.weights, 1, steps=8)
     generator = torch.Generator().manual_seed(0)
     frames = PROMPT_POSITIONS - 2 * SILENCE_FRAMES
     codes = torch.randint(bench.config.lm.card, (8, frames), generator=generator)
     prompt = build_prompt_from_codes(codes, [], bench.config)
-    prefix = prefill(ours.lm, bench.config, prompt)
+    fill = partial(prefill, ours.lm, bench.config, prompt)
+    prefix = fill()
     _check_prefix(bench, prefix, prompt.tokens[:, :PROMPT_POSITIONS])
-    at_once = _least_ms(lambda: prefill(ours.lm, bench.config, prompt))
-    joined = _least_ms(lambda: ours.slots.admit(0, prefix, None))
-    theirs, stepped = _their_steps_ms(bench), _our_steps_ms(ours)
+    nothing, silence = (torch.zeros(1, *of, dtype=torch.int64) for of in ((0, 1), (8,)))
+    own = partial(ours.step, silence, [PROMPT_POSITIONS // 2])
     note = f"against {PROMPT_POSITIONS} steps of"
-    return [
-        _against("prefill_200", theirs, at_once, f"{note} the reference ({STEPPED} timed)"),
-        _against("prefill_200_own", stepped, at_once, f"{note} our own, 8 depformer steps"),
-        _against("join", theirs, joined, f"{note} the reference ({STEPPED} timed)"),
-    ]
+    with bench.reference.lm_stream(1) as stream:
+        theirs = partial(stream.step, nothing)
+        pairs: list[tuple[str, Callable[[], object], Callable[[], object], str]] = [
+            ("prefill_200", theirs, fill, f"{note} the reference"),
+            ("prefill_200_own", own, fill, f"{note} our own, 8 depformer steps"),
+            ("join", theirs, lambda: ours.slots.admit(0, prefix, None), f"{note} the reference"),
+        ]
+        return [
+            row(name, 1, compare(stepped, at_once, bench.rounds).times(PROMPT_POSITIONS), told)
+            for name, stepped, at_once, told in pairs
+        ]
 
 
 def _check_prefix(bench: Bench, prefix: Prefix, tokens: Tensor) -> None:
@@ -132,36 +156,3 @@ def _check_prefix(bench: Bench, prefix: Prefix, tokens: Tensor) -> None:
         hidden, _ = bench.reference.lm.forward_text(tokens[None])
     if float((hidden[:, -1] - prefix.hidden).abs().max()) > HIDDEN_BOUND:
         raise OutputsDiffer("prefill_200: the hidden state differs")
-
-
-def _their_steps_ms(bench: Bench) -> float:
-    """A few, multiplied: each attends over the whole ring and takes as long as any other."""
-    nothing, stepping = torch.zeros(1, 0, 1, dtype=torch.int64), Side()
-    with bench.reference.lm_stream(1) as stream:
-        for _ in range(STEPPED):
-            stepping.run(lambda: stream.step(nothing))
-    return 1000 * min(stepping.cpu) * PROMPT_POSITIONS
-
-
-def _our_steps_ms(ours: OurLM) -> float:
-    """All of them, from an empty ring on."""
-    silence, stepping = torch.zeros(1, 8, dtype=torch.int64), Side()
-    ours.slots.reset(0)
-    with torch.inference_mode():
-        for position in range(PROMPT_POSITIONS):
-            stepping.run(lambda at=position: ours.step(silence, [at]))
-    return 1000 * sum(stepping.cpu)
-
-
-def _least_ms(work: Callable[[], object]) -> float:
-    side = Side()
-    with torch.inference_mode():
-        for _ in range(5):
-            side.run(work)
-    return 1000 * min(side.cpu)
-
-
-def _against(name: str, stepped_ms: float, ours_ms: float, note: str) -> dict[str, object]:
-    ratio = stepped_ms / ours_ms
-    figures = {"ratio": ratio, "reference_ms": stepped_ms, "ours_ms": ours_ms}
-    return {"name": name, "batch": 1, **figures, "note": note}

@@ -74,13 +74,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def markdown(report: dict[str, object], results: Sequence[dict[str, object]]) -> str:
-    header = ["case", "batch", "ratio", "goal", "moshi ms", "ours ms", "note"]
+    header = ["case", "batch", "ratio", "goal", "of medians", "moshi ms", "ours ms", "note"]
     rows = [
         [
             str(case["name"]),
             str(case["batch"]),
             f"{case['ratio']:.2f}",
             str(case["goal"] or ""),
+            f"{case['median_ratio']:.2f}",
             f"{case['reference_ms']:.2f}",
             f"{case['ours_ms']:.2f}",
             str(case["note"]),

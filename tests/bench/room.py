@@ -15,7 +15,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ EAR_RATE, FRAME = 24_000, 1_920
 BURST_CHUNKS, PERIOD_CHUNKS = 3, 31
 """60 ms of tone every 620 ms: no multiple of 80 ms, so bursts fall anywhere within a frame."""
 SETTLE_S = 3.0
+PATIENCE_S = 120.0
 
 
 @dataclass
@@ -88,7 +89,10 @@ class Ear:
         return not self.times or time.monotonic() - self.times[-1] > 0.3
 
 
-async def through_worker(url: str, bursts: int) -> tuple[Mouth, Ear]:
+Exchange = tuple[Mouth, Ear]
+
+
+async def through_worker(url: str, bursts: int) -> Exchange:
     """The worker's agent in a room of its own."""
     async with AsyncExitStack() as stack:
         caller = await stack.enter_async_context(Caller(url, "bench-worker"))
@@ -97,7 +101,7 @@ async def through_worker(url: str, bursts: int) -> tuple[Mouth, Ear]:
         return await _exchange(caller.room, caller.agent_track, bursts)
 
 
-async def through_plain_echo(url: str, bursts: int) -> tuple[Mouth, Ear]:
+async def through_plain_echo(url: str, bursts: int) -> Exchange:
     """The least that an agent on raw rtc can do: 20 ms in, the same 20 ms out."""
     agent, caller = rtc.Room(), rtc.Room()
     source = rtc.AudioSource(EAR_RATE, 1, queue_size_ms=200)
@@ -132,7 +136,7 @@ async def _echo(track: rtc.Track, source: rtc.AudioSource) -> None:
         await stream.aclose()
 
 
-async def _exchange(room: rtc.Room, track: rtc.Track | None, bursts: int) -> tuple[Mouth, Ear]:
+async def _exchange(room: rtc.Room, track: rtc.Track | None, bursts: int) -> Exchange:
     assert track is not None
     mouth, ear = Mouth(), Ear()
     await mouth.publish(room)
@@ -143,6 +147,12 @@ async def _exchange(room: rtc.Room, track: rtc.Track | None, bursts: int) -> tup
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     return mouth, ear
+
+
+async def _in_time(exchange: Coroutine[Any, Any, Exchange], bursts: int) -> Exchange:
+    """Nobody watches the run: one that hangs must end, too."""
+    async with asyncio.timeout(PATIENCE_S + 10 * bursts * PERIOD_CHUNKS * CHUNK / RATE):
+        return await exchange
 
 
 def parts(mouth: Mouth, ear: Ear, events: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
@@ -195,8 +205,8 @@ def measure(bursts: int) -> dict[str, Any]:
         worker.command[1:4] = ["-m", "tests.bench.room_worker", f"--events={events}"]
         worker.start()
         try:
-            ours = asyncio.run(through_worker(server.url, bursts))
-            plain = asyncio.run(through_plain_echo(server.url, bursts))
+            ours = asyncio.run(_in_time(through_worker(server.url, bursts), bursts))
+            plain = asyncio.run(_in_time(through_plain_echo(server.url, bursts), bursts))
         finally:
             worker.stop()
             server.stop()

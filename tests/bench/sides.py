@@ -130,24 +130,24 @@ class OurCodec:
 
 
 class OurFrame:
-    """The whole frame as served: encode, 8 depformer steps, decode, commit."""
+    """The whole frame as served around the language model `ours`: encode, step, decode, commit."""
 
-    def __init__(self, config: ModelConfig, weights: RandomWeights, rows: int) -> None:
-        ours = OurLM(config, weights, rows, steps=8)
-        self.step = FrameStep(
-            ours.lm,
-            adopt(meta_mimi(config), weights.mimi),
-            ours.config,
-            rows,
-            prepared=ours.prepared,
-        )
-        self.rows, self.all, self.none = rows, ours.all, ours.none
-        self.position = 2 * config.lm.context
-        column = torch.tensor(initial_column(config.lm)).clamp(max=0)
-        for slot in range(rows):
+    def __init__(self, ours: OurLM, weights: RandomWeights) -> None:
+        mimi = adopt(meta_mimi(ours.config), weights.mimi)
+        self.step = FrameStep(ours.lm, mimi, ours.config, ours.rows, prepared=ours.prepared)
+        self.rows, self.all, self.none = ours.rows, ours.all, ours.none
+        self.position = 0
+
+    def age(self) -> None:
+        """As `OurLM` and `OurCodec` do."""
+        self.position = 2 * self.step.config.lm.context
+        column = torch.tensor(initial_column(self.step.config.lm)).clamp(max=0)
+        for slot in range(self.rows):
             self.step.lm_slots.state.place(slot, column, self.position)
         self.step.codec_state.frames.fill_(AGED_FRAMES)
 
     def run(self, pcm: Tensor) -> Tensor:
+        """`[B, 1920]` to the same."""
         positions = [self.position] * self.rows
+        self.position += 1
         return self.step.step(range(self.rows), pcm, self.all, self.none, positions).pcm

@@ -5,7 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import torch
 
 WARMUPS = 3
 ATTEMPTS = 3
@@ -29,7 +31,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Milliseconds; `ratio` is reference over ours, by the least processor time."""
+    """Milliseconds; `ratio` is reference over ours, by the least of all rounds.
+
+    With one thread that is processor time, which other processes do not lengthen; with several,
+    whose waiting would count, wall time.
+    """
 
     ratio: float
     wall_ratio: float
@@ -37,6 +43,16 @@ class Comparison:
     reference_ms: float
     ours_ms: float
     ours_median_ms: float
+
+    def times(self, count: int) -> Comparison:
+        """As if the reference had to run so many times for each of ours."""
+        return replace(
+            self,
+            ratio=count * self.ratio,
+            wall_ratio=count * self.wall_ratio,
+            median_ratio=count * self.median_ratio,
+            reference_ms=count * self.reference_ms,
+        )
 
 
 def compare(reference: Callable[[], object], ours: Callable[[], object], rounds: int) -> Comparison:
@@ -58,11 +74,14 @@ def _measure(
     for _ in range(rounds):
         theirs.run(reference)
         mine.run(ours)
+    slow, fast = (
+        side.cpu if torch.get_num_threads() == 1 else side.wall for side in (theirs, mine)
+    )
     return Comparison(
-        ratio=min(theirs.cpu) / min(mine.cpu),
+        ratio=min(slow) / min(fast),
         wall_ratio=min(theirs.wall) / min(mine.wall),
-        median_ratio=statistics.median(theirs.cpu) / statistics.median(mine.cpu),
-        reference_ms=1000 * min(theirs.cpu),
-        ours_ms=1000 * min(mine.cpu),
-        ours_median_ms=1000 * statistics.median(mine.cpu),
+        median_ratio=statistics.median(slow) / statistics.median(fast),
+        reference_ms=1000 * min(slow),
+        ours_ms=1000 * min(fast),
+        ours_median_ms=1000 * statistics.median(fast),
     )

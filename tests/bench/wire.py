@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from agent.session import Session
-from model import EngineEvent, FrameResult, load_engine
+from model import FRAME_SECONDS, EngineEvent, FrameResult, load_engine
 from model.presets import write_tiny_checkpoint
 from tests.fakes.server import Server, serving
 
 CALLS = 8
 LOOK_S = 0.001
+PATIENCE_S = 120.0
 Made = dict[tuple[str, int], float]
 """When the engine delivered each frame, by session id and sequence number."""
 
@@ -79,12 +80,18 @@ async def talk(server: Server, frames: int) -> tuple[float, dict[str, list[float
         *command, stdout=asyncio.subprocess.PIPE, limit=1 << 24
     )
     assert clients.stdout is not None
-    stalls = Stalls()
-    if (await clients.stdout.readline()).strip() != b"opened":
-        raise RuntimeError("the clients could not open their calls")
-    stall_s = stalls.stop()
-    arrived = json.loads(await clients.stdout.readline())
-    await clients.wait()
+    try:
+        async with asyncio.timeout(PATIENCE_S + 10 * frames * FRAME_SECONDS):
+            stalls = Stalls()
+            if (await clients.stdout.readline()).strip() != b"opened":
+                raise RuntimeError("the clients could not open their calls")
+            stall_s = stalls.stop()
+            arrived = json.loads(await clients.stdout.readline())
+            await clients.wait()
+    finally:
+        if clients.returncode is None:
+            clients.kill()
+            await clients.wait()
     return stall_s, arrived
 
 
