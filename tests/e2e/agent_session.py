@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -143,5 +144,9 @@ async def talking(model: Any, instructions: str = PERSONA) -> AsyncIterator[Talk
     try:
         yield talk
     finally:
+        with contextlib.suppress(RuntimeError):  # the session has closed itself after an error
+            # Before the session: sound that comes while it closes begins a response that it then
+            # waits for, without an end.
+            await session.current_agent.realtime_llm_session.aclose()
         await session.aclose()
         await model.aclose()

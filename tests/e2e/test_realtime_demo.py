@@ -89,6 +89,9 @@ async def test_a_duplex_client(kind: str, server: Server) -> None:  # contract: 
     assert made_out(audio) == [GREETING, FRANCE.answer]
 
 
+STALL_MS = 5000
+"""How long nothing may arrive before NVIDIA's plugin begins another turn: a busy machine is late."""
+
 Make = Callable[[Server, aiohttp.ClientSession], Any]
 MODELS: dict[str, tuple[Make, Question]] = {
     "openai": (
@@ -98,7 +101,9 @@ MODELS: dict[str, tuple[Make, Question]] = {
         FRANCE,
     ),
     "nvidia": (
-        lambda server, http: nvidia.RealtimeModel(base_url=server.ws, http_session=http),
+        lambda server, http: nvidia.RealtimeModel(
+            base_url=server.ws, http_session=http, silence_threshold_ms=STALL_MS
+        ),
         MOON,
     ),
     "own": (
