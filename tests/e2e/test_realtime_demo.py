@@ -90,7 +90,7 @@ async def test_a_duplex_client(kind: str, server: Server) -> None:  # contract: 
 
 
 STALL_MS = 5000
-"""How long nothing may arrive before NVIDIA's plugin begins another turn: a busy machine is late."""
+"""How long nothing may arrive before NVIDIA's plugin begins a new turn: busy machines are late."""
 
 Make = Callable[[Server, aiohttp.ClientSession], Any]
 MODELS: dict[str, tuple[Make, Question]] = {
