@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,9 +71,10 @@ async def _call(
         await ctx.connect(auto_subscribe=AutoSubscribe.AUDIO_ONLY)
         if any(people.is_agent(other, ctx.job.agent_name) for other in _others(ctx)):
             call.close(ALREADY_SERVED)
-        rpc.register(ctx.room, call, lambda to: _transfer(ctx, to))
+        offering.enter_context(rpc.offered(ctx.room, call, lambda to: _transfer(ctx, to)))
 
-    reason = await call.run(connect)
+    with ExitStack() as offering:
+        reason = await call.run(connect)
     log.info("call ended: %s %s", reason, json.dumps(call.stats()))
     if ctx.room.isconnected() and reason != ALREADY_SERVED:
         await _empty(ctx)

@@ -7,7 +7,8 @@ error whose data is the error code. It knows no audio.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from livekit import rtc
@@ -18,12 +19,30 @@ from agent.room import RoomCall
 REFUSED = 4000
 """Our application's RPC error number; LiveKit keeps 1001 to 1999 for itself."""
 MODES = (None, "hard", "soft")
+Method = Callable[[rtc.RpcInvocationData], Awaitable[str]]
 Transfer = Callable[[str], Awaitable[None]]
 """Sends the telephone caller on to another number or address."""
 
 
-def register(room: rtc.Room, call: RoomCall, transfer: Transfer) -> None:
-    """Offer the methods; needs a room that is connected."""
+@contextmanager
+def offered(room: rtc.Room, call: RoomCall, transfer: Transfer) -> Iterator[None]:
+    """The methods, for as long as the block lasts; needs a room that is connected.
+
+    They are withdrawn at the end, whatever became of the room: the native side keeps a room with a
+    registered method for ever, half a megabyte of it.
+    """
+    person = room.local_participant
+    methods = _methods(call, transfer)
+    for name, method in methods.items():
+        person.register_rpc_method(name, method)
+    try:
+        yield
+    finally:
+        for name in methods:
+            person.unregister_rpc_method(name)
+
+
+def _methods(call: RoomCall, transfer: Transfer) -> dict[str, Method]:
 
     async def cancel(invocation: rtc.RpcInvocationData) -> str:
         mode = _payload(invocation).get("mode")
@@ -45,8 +64,7 @@ def register(room: rtc.Room, call: RoomCall, transfer: Transfer) -> None:
         return "{}"
 
     methods = {"cancel": cancel, "clear": clear, "stats": stats, "transfer": transfer_call}
-    for name, method in methods.items():
-        room.local_participant.register_rpc_method(f"personaplex.{name}", method)
+    return {f"personaplex.{name}": method for name, method in methods.items()}
 
 
 def _payload(invocation: rtc.RpcInvocationData) -> dict[str, Any]:
