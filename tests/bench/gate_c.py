@@ -124,33 +124,52 @@ class Speaker:
         audio = self.lm.depformer_logits(hidden, decided[:, 0], decided[:, 1:])
         return [text_logits[0].float(), *audio[0].float()]
 
-    def follow(self, other: Speaker) -> None:
-        """Take over what the other one decided for the next position."""
-        self.slots.state.integers.old.copy_(other.slots.state.integers.old)
+    @property
+    def known(self) -> Tensor:
+        """What was decided for the next position, and which it is."""
+        return self.slots.state.integers.old
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One position of the reference's call."""
+
+    user: Tensor
+    """`[1, 8]`"""
+    known: Tensor
+    """`Speaker.known` before it."""
+    decided: Tensor
+    """`[1, 9]`"""
+    logits: list[Tensor]
 
 
 @torch.inference_mode()
-def teacher_forced(subject: Subject, form: Form, frames: int) -> dict[str, object]:
-    """The report of one form over `frames` positions of the reference's call."""
-    reference, other = Speaker(subject, REFERENCE), Speaker(subject, form)
-    tally, codes = [Tally() for _ in range(1 + AGENT_CODEBOOKS)], list[tuple[Tensor, Tensor]]()
+def reference_call(subject: Subject, frames: int) -> list[Moment]:
+    """What every form is then asked about."""
+    speaker, call = Speaker(subject, REFERENCE), list[Moment]()
     for user in subject.user_codes(frames):
-        other.follow(reference)
-        decided, *theirs = reference.hear(user[None])
-        _, *mine = other.hear(user[None])
-        rows = zip(
-            tally,
-            reference.logits(*theirs, decided),
-            other.logits(*mine, decided),
-            decided[0],
-            strict=True,
-        )
+        known = speaker.known.clone()
+        decided, *after = speaker.hear(user[None])
+        call.append(Moment(user[None], known, decided, speaker.logits(*after, decided)))
+    return call
+
+
+@torch.inference_mode()
+def teacher_forced(subject: Subject, form: Form, call: Sequence[Moment]) -> dict[str, object]:
+    """The report of one form over the reference's call."""
+    other, codes = Speaker(subject, form), list[tuple[Tensor, Tensor]]()
+    tally = [Tally() for _ in range(1 + AGENT_CODEBOOKS)]
+    for at in call:
+        other.known.copy_(at.known)
+        _, *after = other.hear(at.user)
+        mine = other.logits(*after, at.decided)
+        rows = zip(tally, at.logits, mine, at.decided[0], strict=True)
         said = [one.add(exact, close, token) for one, exact, close, token in rows]
-        codes.append((decided[0, 1:], torch.stack(said[1:])))
+        codes.append((at.decided[0, 1:], torch.stack(said[1:])))
     exact, close = (torch.stack(list(each)) for each in zip(*codes, strict=True))
     return {
         "form": other.form,
-        "positions": frames,
+        "positions": len(call),
         "text": tally[0].figures(),
         "audio": merged(tally[1:]).figures(),
         "audio_agreement_by_codebook": [one.agreed / one.positions for one in tally[1:]],
@@ -222,7 +241,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     subject = Subject.of(options.model)
-    forms = {name: teacher_forced(subject, form, options.frames) for name, form in FORMS.items()}
+    call = reference_call(subject, options.frames)
+    forms = {name: teacher_forced(subject, form, call) for name, form in FORMS.items()}
     report = {"model": options.model, "against": "float32", "forms": forms}
     publish(report | surroundings(), markdown(options.model, forms), options.json)
     return 0

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.parity
 
 CONTEXT = 250
 """The released one: 125 frames of two positions."""
-FRAMES = 200
+SHORT = 20
+"""Ten frames, which are soon behind."""
+FRAMES = {CONTEXT: 200, SHORT: 60}
 TOLERANCE = 1e-5
 
 
@@ -62,8 +64,8 @@ def _reference_step(reference: MimiModel, pcm: Tensor) -> tuple[Tensor, Tensor]:
         ("moshi", CONTEXT, CONTEXT, 1),
         ("moshi", CONTEXT, CONTEXT, 4),
         ("personaplex", CONTEXT, CONTEXT - 1, 4),
-        ("moshi", 20, 20, 4),
-        ("personaplex", 20, 19, 4),
+        ("moshi", SHORT, SHORT, 4),
+        ("personaplex", SHORT, SHORT - 1, 4),
     ],
 )
 def test_streamed_frames(rule: AttentionWindow, context: int, equivalent: int, rows: int) -> None:
@@ -74,7 +76,7 @@ def test_streamed_frames(rule: AttentionWindow, context: int, equivalent: int, r
     joins = {7 * row + row % 2: row for row in range(1, rows)}
     generator = torch.Generator().manual_seed(3)
     with reference.streaming(rows):
-        for index, pcm in enumerate(noise_frames(FRAMES, rows, seed=2)):
+        for index, pcm in enumerate(noise_frames(FRAMES[context], rows, seed=2)):
             if index in joins:
                 stepper.reset(joins[index])
                 reset_rows(reference, [joins[index]], rows)

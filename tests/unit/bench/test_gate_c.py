@@ -9,7 +9,7 @@ import pytest
 from tests.bench.gate_c import FORMS, main
 
 pytestmark = pytest.mark.unit
-FRAMES = 8
+FRAMES = 5
 
 
 @pytest.fixture(scope="module")
