@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import aiohttp
+from google.protobuf.message import DecodeError
 from livekit import api
 
 from agent.settings import Settings
@@ -19,15 +20,35 @@ from agent.settings import Settings
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
 ASK_EVERY_SECONDS = 10.0
+REFUSALS = (401, 403)
+
+
+class NotLiveKit(ValueError):
+    """Something else answers, such as a proxy with a page of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("what answers there is no LiveKit server, perhaps a proxy")
 
 
 async def ask_server(settings: Settings) -> None:
-    """A question that needs all of the server; raises `api.TwirpError`, or what a network does."""
-    async with asyncio.timeout(ANSWER_SECONDS):
-        async with api.LiveKitAPI(
-            settings.livekit_url, settings.livekit_api_key, settings.livekit_api_secret
-        ) as livekit:
+    """A question that needs all of the server.
+
+    Raises `api.TwirpError`, `NotLiveKit`, or what a network does.
+    """
+    try:
+        async with (
+            asyncio.timeout(ANSWER_SECONDS),
+            api.LiveKitAPI(
+                settings.livekit_url, settings.livekit_api_key, settings.livekit_api_secret
+            ) as livekit,
+        ):
             await livekit.room.list_rooms(api.ListRoomsRequest(names=["-"]))
+    except DecodeError as error:
+        raise NotLiveKit from error
+    except api.TwirpError as error:
+        if error.message or error.status in REFUSALS:
+            raise
+        raise NotLiveKit from error  # a page with an error's status
 
 
 async def check_server(settings: Settings) -> str | None:
@@ -36,7 +57,7 @@ async def check_server(settings: Settings) -> str | None:
     try:
         await ask_server(settings)
     except api.TwirpError as error:
-        if error.status in (401, 403):
+        if error.status in REFUSALS:
             return (
                 f"the LiveKit server at {url} refuses the key or the secret; "
                 "check LIVEKIT_API_KEY and LIVEKIT_API_SECRET against its `keys`"
@@ -86,16 +107,17 @@ class HelplessServer:
         try:
             await self._ask()
         except api.TwirpError as error:
-            if not self._lasting:
-                self._lasting = True
-                log.warning(
-                    "the LiveKit server at %s cannot place calls (%s); is its Redis up?",
-                    self._url,
-                    error.message,
-                )
+            self._began(error.message, "; is its Redis up?")
+        except NotLiveKit as error:
+            self._began(str(error))
         except (aiohttp.ClientError, OSError, TimeoutError):
             return  # the server itself is away, which the lost registration tells
         else:
             if self._lasting:
                 self._lasting = False
                 log.info("the LiveKit server at %s can place calls again", self._url)
+
+    def _began(self, why: str, ask: str = "") -> None:
+        if not self._lasting:
+            self._lasting = True
+            log.warning("the LiveKit server at %s cannot place calls (%s)%s", self._url, why, ask)

@@ -6,9 +6,12 @@ import logging
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from livekit import api
 
-from agent.outages import HelplessServer, LostServer
+from agent.outages import HelplessServer, LostServer, NotLiveKit, check_server
+from agent.settings import Settings
 
 pytestmark = pytest.mark.unit
 URL = "ws://livekit.example.com"
@@ -40,6 +43,30 @@ async def test_a_helpless_server_is_one_line_and_its_recovery_another(
     said = [(record.levelname, "cannot place" in record.message) for record in lines.records]
     assert said == [("WARNING", True), ("INFO", False), ("WARNING", True)]
     assert "connection refused" in lines.records[0].message and URL in lines.records[0].message
+
+
+async def test_a_proxy_with_a_page_of_its_own_is_one_line(lines: pytest.LogCaptureFixture) -> None:
+    await look(None, NotLiveKit(), NotLiveKit(), None)
+    assert [record.levelname for record in lines.records] == ["WARNING", "INFO"]
+    assert "no LiveKit server" in lines.records[0].message
+
+
+@pytest.mark.parametrize("status", [200, 404, 502])
+async def test_whoever_answers_with_a_page_is_no_livekit_server(status: int) -> None:
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(
+            text="<html><body>Welcome</body></html>", content_type="text/html", status=status
+        )
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", page)
+    secret = "a-secret-for-tests-only-0123456789abcdef"
+    async with TestServer(app) as server:
+        url = f"ws://{server.host}:{server.port}"
+        settings = Settings(livekit_url=url, livekit_api_key="key", livekit_api_secret=secret)
+        problem = await check_server(settings)
+    assert problem is not None and "\n" not in problem
+    assert f"no LiveKit server at {url}" in problem and "LIVEKIT_URL" in problem
 
 
 @pytest.mark.parametrize("away", [aiohttp.ClientError(), ConnectionResetError(), TimeoutError()])
