@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 
 from agent.auth import ClientSecrets, error_response, guard
 from agent.capabilities import server_capabilities
@@ -47,13 +48,15 @@ class HttpOptions:
 class Api:
     """The handlers."""
 
-    def __init__(self, manager: SessionManager, options: HttpOptions) -> None:
+    def __init__(
+        self, manager: SessionManager, options: HttpOptions, collectors: Iterable[Collector] = ()
+    ) -> None:
         self.client_secrets = ClientSecrets()
         self.limits = Limits(manager.engine.voices, manager.default_spec, options.allow_sampling)
         self.calls = Calls(manager, self.limits, self.client_secrets)
         self._manager = manager
         self._options = options
-        self._registry = registry_for(manager)
+        self._registry = registry_for(manager, *collectors)
         self._started = int(time.time())
 
     def routes(self) -> list[web.RouteDef]:
@@ -166,9 +169,10 @@ def build_app(
     options: HttpOptions,
     routes: Iterable[web.RouteDef] = (),
     static: Path | None = None,
+    collectors: Iterable[Collector] = (),
 ) -> web.Application:
     """The app, ready for a runner. `static` is the built page, served at `/`."""
-    api = Api(manager, options)
+    api = Api(manager, options, collectors)
     app = web.Application(
         client_max_size=MAX_BODY_BYTES,
         middlewares=[guard(options.api_keys, options.cors_origins, api.client_secrets)],

@@ -22,6 +22,7 @@ from agent.errors import SessionError
 from agent.manager import SessionManager
 from agent.policy import ROOM
 from agent.room import RoomCall, RoomRules
+from agent.tally import RoomTally
 from agent.transcript import Transcript
 
 log = logging.getLogger(__name__)
@@ -43,12 +44,14 @@ class JobRules:
     recording: Path | None = None
 
 
-async def run_job(ctx: JobContext, manager: SessionManager, rules: JobRules) -> None:
+async def run_job(
+    ctx: JobContext, manager: SessionManager, rules: JobRules, tally: RoomTally
+) -> None:
     """The job's whole life. Raises nothing but cancellation."""
     reason = "refused"
     try:
         dispatch = parse_dispatch(ctx.job.metadata, rules.defaults)
-        reason = await _call(ctx, manager, dispatch, rules)
+        reason = await _call(ctx, manager, dispatch, rules, tally)
     except SessionError as refusal:
         log.warning("refused a room: %s: %s", refusal.code, refusal.message)
         await _refuse(ctx, refusal)
@@ -59,7 +62,11 @@ async def run_job(ctx: JobContext, manager: SessionManager, rules: JobRules) -> 
 
 
 async def _call(
-    ctx: JobContext, manager: SessionManager, dispatch: Dispatch, rules: JobRules
+    ctx: JobContext,
+    manager: SessionManager,
+    dispatch: Dispatch,
+    rules: JobRules,
+    tally: RoomTally,
 ) -> str:
     call = RoomCall(
         ctx.room,
@@ -73,7 +80,7 @@ async def _call(
             call.close(ALREADY_SERVED)
         offering.enter_context(rpc.offered(ctx.room, call, lambda to: _transfer(ctx, to)))
 
-    with ExitStack() as offering:
+    with tally.counting(call), ExitStack() as offering:
         reason = await call.run(connect)
     log.info("call ended: %s %s", reason, json.dumps(call.stats()))
     if ctx.room.isconnected() and reason != ALREADY_SERVED:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,8 +13,12 @@ from prometheus_client.registry import Collector
 
 from agent.counters import Counters
 from agent.manager import SessionManager
+from agent.tally import RoomTally
 
 FRAME_KINDS = tuple(entry.name for entry in fields(Counters) if entry.name != "epochs")
+HEARD_KINDS = ("frames_in", "lead_frames", "mixed", "clocked", "discarded", "made")
+RING_KINDS = ("ring_dropped", "ring_missing")
+SPOKEN_KINDS = ("captured", "dropped", "cleared", "failed")
 
 
 class ServerMetrics(Collector):
@@ -37,12 +42,8 @@ class ServerMetrics(Collector):
 
     def _frames(self) -> Iterable[Metric]:
         totals = self._manager.totals()
-        frames = CounterMetricFamily(
-            "duplex_frames", "Frames of 80 ms by what became of them.", labels=["kind"]
-        )
-        for kind in FRAME_KINDS:
-            frames.add_metric([kind], getattr(totals, kind))
-        yield frames
+        counts = {kind: getattr(totals, kind) for kind in FRAME_KINDS}
+        yield _kinds("duplex_frames", "Frames of 80 ms by what became of them.", counts)
         yield _counter(
             "duplex_epochs", "Epochs begun, the first of each session too.", totals.epochs
         )
@@ -63,6 +64,31 @@ class ServerMetrics(Collector):
         yield _gauge("engine_faulted", "1 after a device fault.", stats.faulted)
 
 
+class RoomMetrics(Collector):
+    """Frames of calls in rooms, before their sessions and after them."""
+
+    def __init__(self, tally: RoomTally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterable[Metric]:
+        totals = self._tally.totals()
+        heard, spoken = (totals.get(stage, Counter()) for stage in ("hearing", "speaker"))
+        families = (
+            ("room_heard_frames", "Frames on their way in.", HEARD_KINDS, heard),
+            ("room_ring_samples", "Samples too many or too few.", RING_KINDS, heard),
+            ("room_spoken_frames", "Frames on their way out.", SPOKEN_KINDS, spoken),
+        )
+        for name, text, kinds, counts in families:
+            yield _kinds(name, text, {kind: counts[kind] for kind in kinds})
+
+
+def _kinds(name: str, text: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=["kind"])
+    for kind, count in counts.items():
+        family.add_metric([kind], count)
+    return family
+
+
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, value=float(value))
 
@@ -71,10 +97,11 @@ def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, text, value=float(value))
 
 
-def registry_for(manager: SessionManager) -> CollectorRegistry:
+def registry_for(manager: SessionManager, *others: Collector) -> CollectorRegistry:
     """A registry of this server's own, so that two servers in one process do not meet."""
     registry = CollectorRegistry()
-    registry.register(ServerMetrics(manager))
+    for collector in (ServerMetrics(manager), *others):
+        registry.register(collector)
     return registry
 
 

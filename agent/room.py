@@ -164,13 +164,17 @@ class RoomCall:
             "epoch": self.session.epoch,
             "position": self.position,
             "unused": self.unused,
-            "hearing": {
-                **dataclasses.asdict(self._hearing.totals()),
-                **dataclasses.asdict(self._hearing.clock.counters),
-            },
             "frames": dataclasses.asdict(self.session.counters),
-            "speaker": dataclasses.asdict(self._speaker.counters),
+            **self.counts(),
             "messages_lost": self._transcript.lost if self._transcript else 0,
+        }
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What became of the frames before the session and after it."""
+        hearing, clock = self._hearing.totals(), self._hearing.clock.counters
+        return {
+            "hearing": {**dataclasses.asdict(hearing), **dataclasses.asdict(clock)},
+            "speaker": dataclasses.asdict(self._speaker.counters),
         }
 
     async def media(self) -> list[dict[str, Any]]:

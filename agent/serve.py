@@ -25,6 +25,7 @@ from agent.http import HttpOptions, build_app
 from agent.job import JobRules
 from agent.loading import ModelAbout
 from agent.manager import SessionManager
+from agent.metrics import RoomMetrics
 from agent.recording import recording_folder
 from agent.settings import Settings
 from agent.turns import TurnThresholds
@@ -91,6 +92,7 @@ async def serve(
             manager,
             http_options(settings, about),
             routes=connection_routes(settings, defaults, worker.has_room),
+            collectors=[RoomMetrics(worker.tally)],
             static=PAGE if PAGE.is_dir() else None,
         ),
         shutdown_timeout=CLOSE_SECONDS,

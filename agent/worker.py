@@ -20,6 +20,7 @@ from agent.job import JobRules, run_job
 from agent.manager import SessionManager
 from agent.outages import HelplessServer, LostServer, ask_server
 from agent.settings import Settings
+from agent.tally import RoomTally
 
 log = logging.getLogger(__name__)
 AGENT_DISPLAY_NAME = "PersonaPlex"
@@ -39,6 +40,7 @@ class Worker:
     """One registration with one LiveKit server."""
 
     def __init__(self, settings: Settings, manager: SessionManager, rules: JobRules) -> None:
+        self.tally = RoomTally()
         self._settings = settings
         self._manager = manager
         self._rules = rules
@@ -144,6 +146,6 @@ class Worker:
         room = ctx.job.room.name
         self._rooms.add(room)
         try:
-            await run_job(ctx, self._manager, self._rules)
+            await run_job(ctx, self._manager, self._rules, self.tally)
         finally:
             self._rooms.discard(room)
