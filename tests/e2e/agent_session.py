@@ -19,6 +19,7 @@ from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabili
 from model.core import FRAME_SAMPLES
 from tests.e2e.asking import LOUD
 from tests.e2e.caller import Sound
+from tests.e2e.patience import within
 from tests.e2e.realtime import pcm16
 
 RATE = 24_000
@@ -141,16 +142,20 @@ async def talking(model: Any, instructions: str = PERSONA) -> AsyncIterator[Talk
     session.input.audio = talk.microphone
     session.output.audio = talk.loudspeaker
     session.output.transcription = talk.captions
-    await session.start(Agent(instructions=instructions), record=False)
+    async with within("the session to start"):
+        await session.start(Agent(instructions=instructions), record=False)
     try:
         yield talk
     finally:
         with contextlib.suppress(RuntimeError):  # the session has closed itself after an error
             # Before the session: sound that comes while it closes begins a response that it then
             # waits for, without an end.
-            await session.current_agent.realtime_llm_session.aclose()
-        await session.aclose()
-        await model.aclose()
+            async with within("the model's session to close"):
+                await session.current_agent.realtime_llm_session.aclose()
+        async with within("the session to close"):
+            await session.aclose()
+        async with within("the model to close"):
+            await model.aclose()
         # Tasks of the framework that failed unread log a traceback when they are collected. Inside
         # an import that kills the run: Python 3.11 cannot parse one source while parsing another.
         gc.collect()

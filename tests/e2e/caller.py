@@ -16,12 +16,12 @@ import numpy as np
 from livekit import api, rtc
 from numpy.typing import NDArray
 
+from tests.e2e.patience import PATIENCE_SECONDS, within
 from tests.e2e.processes import API_KEY, API_SECRET
 
 RATE = 48_000
 CHUNK = RATE // 50
 EAR_RATE = 24_000
-PATIENCE_SECONDS = 60.0
 Sound = NDArray[np.float32]
 
 
@@ -117,7 +117,8 @@ class Caller:
             attributes=self.attributes,
             may_publish=self.may_publish,
         )
-        await room.connect(self.url, jwt)
+        async with within(f"{self.identity} to join"):
+            await room.connect(self.url, jwt)
         for who in room.remote_participants.values():
             self._look(who)
 
@@ -125,8 +126,9 @@ class Caller:
         """Go on purpose; streams first, since the native side outlives a disconnect."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.room.disconnect()
+        async with within(f"{self.identity} to leave"):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.room.disconnect()
         if self.source is not None:
             await self.source.aclose()
 
@@ -157,7 +159,8 @@ class Caller:
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         # Discontinuous transmission would replace quiet parts by comfort noise.
         options.dtx = False
-        await self.room.local_participant.publish_track(self.track, options)
+        async with within(f"{self.identity} to have a microphone"):
+            await self.room.local_participant.publish_track(self.track, options)
 
     async def say(self, sound: Sound) -> None:
         """Play 48 kHz samples through the microphone at their own pace."""
@@ -166,9 +169,10 @@ class Caller:
         assert self.source is not None
         whole = len(sound) // CHUNK * CHUNK
         pcm = (np.clip(sound[:whole], -1, 1) * 32767).astype(np.int16)
-        for start in range(0, whole, CHUNK):
-            piece = pcm[start : start + CHUNK].tobytes()
-            await self.source.capture_frame(rtc.AudioFrame(piece, RATE, 1, CHUNK))
+        async with within(f"{self.identity} to have spoken", whole / RATE + PATIENCE_SECONDS):
+            for start in range(0, whole, CHUNK):
+                piece = pcm[start : start + CHUNK].tobytes()
+                await self.source.capture_frame(rtc.AudioFrame(piece, RATE, 1, CHUNK))
 
     async def stats(self) -> dict[str, Any]:
         """The agent's own account of the call."""
@@ -176,11 +180,12 @@ class Caller:
 
     async def rpc(self, method: str, payload: str = "{}") -> str:
         assert self.agent is not None
-        return await self.room.local_participant.perform_rpc(
-            destination_identity=self.agent.identity,
-            method=f"personaplex.{method}",
-            payload=payload,
-        )
+        async with within(f"the agent's answer to {method}"):
+            return await self.room.local_participant.perform_rpc(
+                destination_identity=self.agent.identity,
+                method=f"personaplex.{method}",
+                payload=payload,
+            )
 
     # What reaches this person.
 

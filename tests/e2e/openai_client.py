@@ -16,10 +16,9 @@ from openai import AsyncOpenAI
 
 from agent.realtime.track import AgentTrack, HeardTrack
 from tests.e2e.caller import Sound
+from tests.e2e.patience import within
 from tests.e2e.realtime import pcm16
 from tests.fakes.server import Server
-
-PATIENCE_S = 60.0
 
 
 @asynccontextmanager
@@ -30,8 +29,12 @@ async def client_for(server: Server, key: str = "any") -> AsyncIterator[AsyncOpe
 
 @asynccontextmanager
 async def connected(server: Server, key: str = "any") -> AsyncIterator[Any]:
+    """A websocket whose session is there."""
     async with client_for(server, key) as client:
         async with client.realtime.connect(model="demo") as connection:
+            async with within("session.created"):
+                created = await connection.recv()
+            assert created.type == "session.created"
             yield connection
 
 
@@ -50,7 +53,7 @@ async def say(connection: Any, sound: Sound) -> None:
 async def answer_of(connection: Any, response_id: str | None = None) -> tuple[str, bytes, str]:
     """Words, audio and status of the next response, or of the one named."""
     words, audio = "", b""
-    async with asyncio.timeout(PATIENCE_S):
+    async with within(f"the end of the response {response_id or 'that comes next'}"):
         async for event in connection:
             assert event.type != "error", event
             if response_id is not None and getattr(event, "response_id", None) != response_id:
@@ -99,19 +102,22 @@ class Browser:
         self.microphone.say(np.concatenate([sound, np.zeros(-sound.size % 480, np.float32)]))
 
     async def offer(self) -> str:
-        await self.peer.setLocalDescription(await self.peer.createOffer())
+        async with within("an offer"):
+            await self.peer.setLocalDescription(await self.peer.createOffer())
         return str(self.peer.localDescription.sdp)
 
     async def take(self, answer: str) -> None:
-        await self.peer.setRemoteDescription(RTCSessionDescription(answer, "answer"))
+        async with within("the answer to be taken"):
+            await self.peer.setRemoteDescription(RTCSessionDescription(answer, "answer"))
 
     async def until(self, type_: str) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with within(type_):
             while (event := await self.events.get())["type"] != type_:
                 assert event["type"] != "error", event
         return event
 
     async def close(self) -> None:
-        await self.peer.close()
-        if self._hearing is not None:
-            await self._hearing
+        async with within("the call to be closed"):
+            await self.peer.close()
+            if self._hearing is not None:
+                await self._hearing
