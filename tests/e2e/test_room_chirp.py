@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from tests.e2e.accounts import Account, check_chain
 from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.conftest import WorkerFactory
+from tests.e2e.patience import within
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import chirp, chirp_times, last_recording
 from tests.fakes.echo import PREFILL_POSITIONS
@@ -26,6 +28,8 @@ CHIRP_SECONDS = 60
 SETTLED_SECONDS = 20
 FRAME_SECONDS = 0.08
 FRAME_SAMPLES, PIECE_SAMPLES = 1920, 480
+LEAST_QUIET_IN, LEAST_QUIET_OUT = 0.8, 0.5
+"""Of the seconds; the receiver's own buffer stretches and shortens sound as a matter of course."""
 CONCEALMENT_SPAN = 1.0
 """WebRTC counts concealed samples; the spans are known to the second in which we look."""
 
@@ -80,11 +84,9 @@ async def watch(who: Caller, worker: WorkerProcess) -> list[Look]:
 
 async def changed_samples(who: Caller) -> int:
     assert who.agent_track is not None
-    inbound = [
-        entry.inbound_rtp.inbound
-        for entry in await who.agent_track.get_stats()
-        if entry.HasField("inbound_rtp")
-    ]
+    async with within("the receiver's statistics"):
+        stats = await who.agent_track.get_stats()
+    inbound = [entry.inbound_rtp.inbound for entry in stats if entry.HasField("inbound_rtp")]
     return sum(
         track.concealed_samples
         + track.inserted_samples_for_deceleration
@@ -108,6 +110,14 @@ def disturbed_frames(
     return disturbed
 
 
+def demand_quiet(looks: list[Look], events: Callable[[Look], int], least: float) -> None:
+    """Excused spans are exceptions: most seconds have to be without an event."""
+    counts = [0, *(events(look) for look in looks)]
+    quiet = sum(now == before for before, now in pairwise(counts)) / len(looks)
+    print(f"{quiet:.0%} of the seconds are without an event")
+    assert quiet >= least, "the machine was too busy: too few seconds were undisturbed"
+
+
 # contract: C6, H2, H3
 async def test_chirp_is_accounted_for_frame_by_frame(
     livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
@@ -129,8 +139,10 @@ async def test_chirp_is_accounted_for_frame_by_frame(
     assert account["position"] == PREFILL_POSITIONS + frames["stepped"] - 1
 
     came_badly = disturbed_frames(looks, attrgetter("made"), attrgetter("came_badly"))
+    demand_quiet(looks, attrgetter("came_badly"), LEAST_QUIET_IN)
     check_times(chirp_times(recorded["pcm"], EAR_RATE), came_badly)
     went_badly = disturbed_frames(looks, attrgetter("frames_heard"), attrgetter("went_badly"))
+    demand_quiet(looks, attrgetter("went_badly"), LEAST_QUIET_OUT)
     check_heard(chirp_times(who.sound(), EAR_RATE), went_badly)
 
     settled, last = looks[SETTLED_SECONDS].resident, looks[-1].resident
