@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,8 @@ HELPLESS, HELPED = "cannot place calls", "can place calls again"
 
 @dataclass
 class Plant:
-    """Redis, a server that needs it, and a worker with one slot."""
+    """A server and a worker with one slot."""
 
-    redis: RedisServer
     server: LiveKitServer
     worker: WorkerProcess
 
@@ -48,21 +48,44 @@ class Plant:
         await self.worker.reach("a free slot", lambda: self.worker.ready()["used_slots"] == 0)
 
 
-@pytest.fixture
-def plant(tmp_path: Path) -> Iterator[Plant]:
-    redis = RedisServer(tmp_path)
-    redis.start()
-    server = LiveKitServer(tmp_path, redis=redis.address)
+@contextmanager
+def planted(folder: Path, redis: str = "") -> Iterator[Plant]:
+    server = LiveKitServer(folder, redis=redis)
     server.start()
-    worker = WorkerProcess(tmp_path, server.url, "--max-sessions", "1", echo=True)
+    worker = WorkerProcess(folder, server.url, "--max-sessions", "1", echo=True)
     worker.start()
-    yield Plant(redis, server, worker)
-    for process in (worker, server, redis):
-        process.kill()
+    try:
+        yield Plant(server, worker)
+    finally:
+        worker.kill()
+        server.kill()
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    process = RedisServer(tmp_path)
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def plant(tmp_path: Path, redis: RedisServer) -> Iterator[Plant]:
+    with planted(tmp_path, redis.address) as running:
+        yield running
+
+
+@pytest.fixture
+def single_node(tmp_path: Path) -> Iterator[Plant]:
+    """A server that keeps its rooms to itself, and forgets them with its life."""
+    with planted(tmp_path) as running:
+        yield running
 
 
 # contract: A3, J2
-async def test_server_worker_and_redis_killed_one_after_the_other(plant: Plant) -> None:
+async def test_server_worker_and_redis_killed_one_after_the_other(
+    plant: Plant, redis: RedisServer
+) -> None:
     await plant.call_works()
     assert plant.said() == {REGISTERED: 1, LOST: 0, HELPLESS: 0, HELPED: 0}
 
@@ -74,9 +97,15 @@ async def test_server_worker_and_redis_killed_one_after_the_other(plant: Plant) 
     await plant.call_works()
     assert plant.said() == {REGISTERED: 3, LOST: 1, HELPLESS: 0, HELPED: 0}
 
-    await lose_redis(plant)
+    await lose_redis(plant, redis)
     assert plant.said() == {REGISTERED: 3, LOST: 1, HELPLESS: 1, HELPED: 1}
     print("warnings of the worker:", *warnings(plant.worker), sep="\n")
+
+
+# contract: A3, J2
+async def test_a_server_without_redis_killed(single_node: Plant) -> None:
+    await lose_the_server(single_node)
+    assert single_node.said() == {REGISTERED: 2, LOST: 1, HELPLESS: 0, HELPED: 0}
 
 
 async def lose_the_server(plant: Plant) -> None:
@@ -93,14 +122,14 @@ async def lose_the_server(plant: Plant) -> None:
     await plant.call_works()
 
 
-async def lose_redis(plant: Plant) -> None:
+async def lose_redis(plant: Plant, redis: RedisServer) -> None:
     """In the middle of a call, whose signalling goes through it; no slot is lost."""
     lost = plant.caller()
     await lost.connect()
     await lost.until_agent()
-    plant.redis.kill()
+    redis.kill()
     await plant.until_said(HELPLESS, 1)
-    await asyncio.to_thread(plant.redis.start)
+    await asyncio.to_thread(redis.start)
     await plant.until_said(HELPED, 1)
     await lost.leave()
     await plant.slot_is_free()
