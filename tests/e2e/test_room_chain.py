@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,10 @@ SLOTS = 8
 SETTLED_AFTER = 5
 MOST_GROWTH = 2.0
 """MiB that a call may leave behind."""
+UNCOLLECTED = 30.0
+"""MiB of eight calls that are over while their garbage has not been collected yet."""
+POOL = min(32, (os.cpu_count() or 1) + 4)
+"""Threads that asyncio's own pool may come to have; it is filled as calls coincide."""
 MIB = 2**20
 
 
@@ -70,22 +75,22 @@ async def test_a_chain_of_calls_and_eight_at_once_leave_nothing_behind(
         f"after {SETTLED_AFTER} calls: {settled}; after {calls}: {ended}; {growth:.2f} MiB a call"
     )
     assert growth < MOST_GROWTH
-    await check_rushes(livekit, worker, rushes, settled.handles)
+    await check_rushes(livekit, worker, rushes, settled)
 
 
 async def check_rushes(
-    server: LiveKitServer, worker: WorkerProcess, rushes: int, handles: int
+    server: LiveKitServer, worker: WorkerProcess, rushes: int, settled: Use
 ) -> None:
     """Threads and handles are those of before, and after the first time so is the memory."""
     rests: list[Use] = []
     for rush in range(1, rushes + 1):
         await asyncio.gather(*(one_call(server, worker) for _ in range(SLOTS)))
-        rests.append(await at_rest(worker, rests[-1] if rests else None))
+        rests.append(await at_rest(worker, settled))
         print(f"after {SLOTS} at once, {rush} times: {rests[-1]}")
-    growth = (rests[-1].resident - rests[0].resident) / (SLOTS * (rushes - 1))
-    print(f"{growth:.2f} MiB a call after the first time")
-    assert growth < MOST_GROWTH
-    assert rests[-1].handles == handles
+    growth, calls = rests[-1].resident - rests[0].resident, SLOTS * (rushes - 1)
+    print(f"{growth / calls:.2f} MiB a call after the first time")
+    assert growth < max(MOST_GROWTH * calls, UNCOLLECTED)
+    assert rests[-1].handles == settled.handles
 
 
 async def settle(worker: WorkerProcess) -> None:
@@ -98,7 +103,10 @@ async def settle(worker: WorkerProcess) -> None:
 
 
 async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
-    """Every slot free, and no more threads and handles than before; native pools take a while."""
+    """Every slot free, no more handles than before, and threads but for the pool's.
+
+    Native pools take a while to let theirs go.
+    """
     await worker.reach("free slots", lambda: worker.ready()["free_slots"] == SLOTS)
     if before is None:
         await settle(worker)
@@ -106,7 +114,7 @@ async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
         await worker.reach(
             f"{before}",
             lambda: (
-                Use.of(worker).threads <= before.threads
+                Use.of(worker).threads <= before.threads + POOL
                 and Use.of(worker).handles <= before.handles
             ),
         )
