@@ -1,4 +1,4 @@
-"""What all tests share: the category rule, the seed, and checkpoints made once per run.
+"""What all tests share: the category rule, the seed, a checkpoint, and a LiveKit server.
 
 Every test carries exactly one category marker. Long forms run with `--full` and `--slow` only. With
 `CI=true` a skipped test is a failure, unless it is marked `gpu`.
@@ -14,6 +14,8 @@ from random import Random
 
 import pytest
 import torch
+
+from tests.e2e.processes import LiveKitServer
 
 os.environ.setdefault("NO_TORCH_COMPILE", "1")
 # A runner in the background has SIGINT ignored, and every process of a test would inherit that.
@@ -87,3 +89,12 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     write_tiny_checkpoint(folder, seed=SEED)
     return folder
+
+
+@pytest.fixture(scope="module")
+def livekit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]:
+    """A `livekit-server` of this module's own."""
+    server = LiveKitServer(tmp_path_factory.mktemp("livekit"))
+    server.start()
+    yield server
+    server.stop()

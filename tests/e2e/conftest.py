@@ -1,4 +1,4 @@
-"""Servers and workers for end-to-end tests, each started once for the tests that share it."""
+"""Engines and workers for end-to-end tests, each started once for the tests that share it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ def demo_engine() -> Iterator[Engine]:
     engine = load_engine(str(CHECKPOINT), max_sessions=2, device="cpu")
     yield engine
     engine.shutdown()
-
-
-@pytest.fixture(scope="module")
-def livekit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]:
-    """A `livekit-server` of this module's own."""
-    server = LiveKitServer(tmp_path_factory.mktemp("livekit"))
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")
