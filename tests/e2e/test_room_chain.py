@@ -22,8 +22,8 @@ SLOTS = 8
 SETTLED_AFTER = 5
 MOST_GROWTH = 2.0
 """MiB that a call may leave behind."""
-UNCOLLECTED = 30.0
-"""MiB of eight calls that are over while their garbage has not been collected yet."""
+UNCOLLECTED = 60.0
+"""MiB of rooms that are over and wait for the next collection of garbage: 19 were seen once."""
 POOL = min(32, (os.cpu_count() or 1) + 4)
 """Threads that asyncio's own pool may come to have; it is filled as calls coincide."""
 MIB = 2**20
