@@ -100,7 +100,7 @@ async def serve(
     await runner.setup()
     await web.SockSite(runner, listener).start()
     await manager.warmup(settings.warmup_frames)
-    _settle_memory()
+    settle_memory()
     running = asyncio.create_task(worker.run(_once(lambda: announce(settings))))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -116,7 +116,7 @@ async def serve(
             await running
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Let no collection of garbage walk what lives as long as the process.
 
     With all that torch and LiveKit have loaded, a full one would stop every call for a tenth of a
