@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.caller import Caller
 from tests.e2e.conftest import WorkerFactory
+from tests.e2e.patience import within
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import tone
 
@@ -22,8 +23,8 @@ SLOTS = 8
 SETTLED_AFTER = 5
 MOST_GROWTH = 2.0
 """MiB that a call may leave behind."""
-UNCOLLECTED = 60.0
-"""MiB of rooms that are over and wait for the next collection of garbage: 19 were seen once."""
+UNCOLLECTED = 30.0
+"""MiB of rooms that are over and wait for the next collection of garbage."""
 POOL = min(32, (os.cpu_count() or 1) + 4)
 """Threads that asyncio's own pool may come to have; it is filled as calls coincide."""
 MIB = 2**20
@@ -93,13 +94,19 @@ async def check_rushes(
     assert rests[-1].handles == settled.handles
 
 
-async def settle(worker: WorkerProcess) -> None:
-    """Until no thread has ended for a while."""
-    quiet, threads = 0, Use.of(worker).threads
-    while quiet < 10:
-        await asyncio.sleep(0.5)
-        now = Use.of(worker).threads
-        quiet, threads = (quiet + 1, threads) if now == threads else (0, now)
+async def settle(worker: WorkerProcess) -> Use:
+    """Until no thread has ended and no memory has gone back for a while.
+
+    The native side keeps a room's memory for up to ten seconds after its end.
+    """
+    quiet, last = 0, Use.of(worker)
+    async with within(f"the worker to settle from {last}"):
+        while quiet < 10:
+            await asyncio.sleep(0.5)
+            now = Use.of(worker)
+            still = now.threads == last.threads and abs(now.resident - last.resident) < 1
+            quiet, last = (quiet + 1, last) if still else (0, now)
+    return last
 
 
 async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
@@ -108,9 +115,7 @@ async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
     Native pools take a while to let theirs go.
     """
     await worker.reach("free slots", lambda: worker.ready()["free_slots"] == SLOTS)
-    if before is None:
-        await settle(worker)
-    else:
+    if before is not None:
         await worker.reach(
             f"{before}",
             lambda: (
@@ -118,4 +123,4 @@ async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
                 and Use.of(worker).handles <= before.handles
             ),
         )
-    return Use.of(worker)
+    return await settle(worker)
