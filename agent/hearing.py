@@ -89,9 +89,8 @@ class Hearing:
 
     def totals(self) -> HearingCounters:
         """The counters with those of the rings that still run; any thread may ask."""
-        # One look at the tracks, since their own thread may change them meanwhile; the lead's,
-        # which is the first, has no ring in use.
-        rings = list(self._tracks.values())[1:]
+        # One look at the tracks, since their own thread may change them meanwhile.
+        rings = list(self._tracks.values())
         total = replace(self.counters)
         total.ring_dropped += sum(ring.dropped for ring in rings)
         total.ring_missing += sum(ring.missing for ring in rings)

@@ -107,7 +107,7 @@ class HelplessServer:
         try:
             await self._ask()
         except api.TwirpError as error:
-            self._began(error.message, "; is its Redis up?")
+            self._began(error.message, "" if error.status in REFUSALS else "; is its Redis up?")
         except NotLiveKit as error:
             self._began(str(error))
         except (aiohttp.ClientError, OSError, TimeoutError):

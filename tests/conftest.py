@@ -95,6 +95,8 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def livekit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKitServer]:
     """A `livekit-server` of this module's own."""
     server = LiveKitServer(tmp_path_factory.mktemp("livekit"))
-    server.start()
-    yield server
-    server.stop()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

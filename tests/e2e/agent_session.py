@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import time
 from collections.abc import AsyncIterator, Callable
@@ -135,6 +134,15 @@ class Talk:
         await self.until("quiet", lambda: time.monotonic() - self.loudspeaker.loud_at > quiet_s)
 
 
+async def close_model_session(session: AgentSession[None]) -> None:
+    """Nothing to do where the session has closed itself after an error."""
+    try:
+        running = session.current_agent.realtime_llm_session
+    except RuntimeError:
+        return
+    await running.aclose()
+
+
 @asynccontextmanager
 async def talking(model: Any, instructions: str = PERSONA) -> AsyncIterator[Talk]:
     session: AgentSession[None] = AgentSession(llm=model)
@@ -147,11 +155,10 @@ async def talking(model: Any, instructions: str = PERSONA) -> AsyncIterator[Talk
     try:
         yield talk
     finally:
-        with contextlib.suppress(RuntimeError):  # the session has closed itself after an error
-            # Before the session: sound that comes while it closes begins a response that it then
-            # waits for, without an end.
-            async with within("the model's session to close"):
-                await session.current_agent.realtime_llm_session.aclose()
+        # Before the session: sound that comes while it closes begins a response that it then waits
+        # for, without an end.
+        async with within("the model's session to close"):
+            await close_model_session(session)
         async with within("the session to close"):
             await session.aclose()
         async with within("the model to close"):

@@ -145,7 +145,7 @@ class LiveKitServer(Process):
                 self.signal(number)
                 with suppress(subprocess.TimeoutExpired):
                     return self.wait(LIVEKIT_PATIENCE_SECONDS)
-        return self.wait()
+        return self.wait() if self._child else 0
 
 
 class RedisServer(Process):

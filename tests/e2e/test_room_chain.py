@@ -24,7 +24,8 @@ SETTLED_AFTER = 5
 MOST_GROWTH = 2.0
 """MiB that a call may leave behind."""
 UNCOLLECTED = 30.0
-"""MiB of rooms that are over and wait for the next collection of garbage."""
+"""MiB of rooms that are over and wait for the next collection of garbage. Over few calls they hide
+what a call leaves behind, so that only the long form bounds that after a rush."""
 POOL = min(32, (os.cpu_count() or 1) + 4)
 """Threads that asyncio's own pool may come to have; it is filled as calls coincide."""
 MIB = 2**20
@@ -97,10 +98,10 @@ async def check_rushes(
 async def settle(worker: WorkerProcess) -> Use:
     """Until no thread has ended and no memory has gone back for a while.
 
-    The native side keeps a room's memory for up to ten seconds after its end.
+    The native side keeps a room's memory for some seconds after its end.
     """
     quiet, last = 0, Use.of(worker)
-    async with within(f"the worker to settle from {last}"):
+    async with within(f"the worker to settle from {last}", 120):
         while quiet < 10:
             await asyncio.sleep(0.5)
             now = Use.of(worker)

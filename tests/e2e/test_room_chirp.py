@@ -28,7 +28,7 @@ CHIRP_SECONDS = 60
 SETTLED_SECONDS = 20
 FRAME_SECONDS = 0.08
 FRAME_SAMPLES, PIECE_SAMPLES = 1920, 480
-LEAST_QUIET_IN, LEAST_QUIET_OUT = 0.8, 0.5
+LEAST_QUIET_IN, LEAST_QUIET_OUT = 0.6, 0.4
 """Of the seconds; the receiver's own buffer stretches and shortens sound as a matter of course."""
 CONCEALMENT_SPAN = 1.0
 """WebRTC counts concealed samples; the spans are known to the second in which we look."""

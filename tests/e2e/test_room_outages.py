@@ -51,10 +51,10 @@ class Plant:
 @contextmanager
 def planted(folder: Path, redis: str = "") -> Iterator[Plant]:
     server = LiveKitServer(folder, redis=redis)
-    server.start()
     worker = WorkerProcess(folder, server.url, "--max-sessions", "1", echo=True)
-    worker.start()
     try:
+        server.start()
+        worker.start()
         yield Plant(server, worker)
     finally:
         worker.kill()
@@ -64,9 +64,11 @@ def planted(folder: Path, redis: str = "") -> Iterator[Plant]:
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisServer]:
     process = RedisServer(tmp_path)
-    process.start()
-    yield process
-    process.kill()
+    try:
+        process.start()
+        yield process
+    finally:
+        process.kill()
 
 
 @pytest.fixture
