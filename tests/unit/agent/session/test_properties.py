@@ -48,6 +48,8 @@ OPERATION = st.one_of(
     st.tuples(st.just("cleanup fails"), st.integers(1, 2)),
 )
 ENDING = st.sampled_from(["close", "socket loss", "cancelled", "call fails", "fault", "drain"])
+CANCELLED_AFTER = st.sampled_from([0.0005, 0.002, 0.005, 0.01, 0.02, 0.3, 1.0])
+"""Seconds of the sequence's own clock, on which an operation takes a millisecond."""
 POLICIES = st.sampled_from([DUPLEX, STOCK, ROOM, CHAT])
 
 
@@ -57,6 +59,9 @@ class Run:
 
     policy: Policy
     continued: bool
+    settled: bool
+    """What was begun is stepped to its end before the session ends."""
+    cancelled_after: float
     sample: int = 0
     soft: bool = False
     cut: bool = False
@@ -75,7 +80,7 @@ class Run:
         record = self.sink.output
         self.sink.output = lambda frame: self.note(record, frame)  # type: ignore[method-assign]
         handler = asyncio.get_running_loop().create_task(self.handle(operations))
-        await asyncio.wait([handler], timeout=None if ending != "cancelled" else 1.0)
+        await asyncio.wait([handler], timeout=self.cancelled_after if ending == "cancelled" else None)
         await self.finish(handler, ending)
         self.check()
 
@@ -89,9 +94,10 @@ class Run:
                     pass  # refused: the session goes on
                 await asyncio.sleep(value if name == "wait" else 0.001)
                 self.check_account()
-            await asyncio.sleep(0.2)
-            self.engine.step(60)
-            await asyncio.sleep(0.2)
+            if self.settled:
+                await asyncio.sleep(0.2)
+                self.engine.step(60)
+                await asyncio.sleep(0.2)
         except asyncio.CancelledError:
             self.session.close("disconnect")
             raise
@@ -236,6 +242,8 @@ def sequences(count: int) -> Callable[[Callable[..., None]], Callable[..., None]
         drawn = given(
             policy=POLICIES,
             continued=st.booleans(),
+            settled=st.booleans(),
+            cancelled_after=CANCELLED_AFTER,
             operations=st.lists(OPERATION, min_size=1, max_size=30),
             ending=ENDING,
         )(test)
@@ -252,22 +260,28 @@ def sequences(count: int) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-def play(policy: Policy, continued: bool, operations: list[Any], ending: str) -> None:
-    run(Run(policy, continued and policy is DUPLEX).play(operations, ending))
-
-
 # contract: A3 C2 C3 C6 D1 D2 D3 E1 E2 E3 J2
 
 
 @sequences(IN_CI)
-def test_any_sequence(policy: Policy, continued: bool, operations: list[Any], ending: str) -> None:
-    play(policy, continued, operations, ending)
+def test_any_sequence(**drawn: Any) -> None:
+    play(**drawn)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @sequences(IN_FULL)
-def test_any_sequence_at_length(
-    policy: Policy, continued: bool, operations: list[Any], ending: str
+def test_any_sequence_at_length(**drawn: Any) -> None:
+    play(**drawn)
+
+
+def play(
+    policy: Policy,
+    continued: bool,
+    settled: bool,
+    cancelled_after: float,
+    operations: list[tuple[str, Any]],
+    ending: str,
 ) -> None:
-    play(policy, continued, operations, ending)
+    sequence = Run(policy, continued and policy is DUPLEX, settled, cancelled_after)
+    run(sequence.play(operations, ending))
