@@ -48,15 +48,6 @@ async def server_with(
         await asyncio.to_thread(engine.shutdown)
 
 
-async def until_free(server: Server) -> None:
-    """Until no session holds a slot."""
-    for _ in range(1000):
-        if server.manager.used == 0:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("a slot was not given back")
-
-
 def question(seconds: float = 0.8, silence_s: float = 0.4) -> np.ndarray:
     """Something loud like speech, then a pause; float32 at 24 kHz."""
     t = np.arange(int(seconds * 24_000)) / 24_000

@@ -16,8 +16,7 @@ from tests.e2e.asking import QUESTIONS, Question, heard_lines, spoken, spoken_pa
 from tests.e2e.demo_call import GREETING, asked, made_out, squeeze
 from tests.e2e.duplex_client import CLIENTS, converse, make
 from tests.e2e.openai_client import Browser, answer_of, append, client_for, connected
-from tests.e2e.realtime import until_free
-from tests.fakes.server import Server, serving
+from tests.fakes.server import Server, serving, until_free
 
 pytestmark = pytest.mark.e2e
 

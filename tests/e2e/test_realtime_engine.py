@@ -15,8 +15,8 @@ import pytest
 from model import FRAME_SAMPLES
 from model.voices import Voice, VoiceCatalogue
 from tests.conftest import SEED
-from tests.e2e.realtime import server_with, until_free
-from tests.fakes.server import Client
+from tests.e2e.realtime import server_with
+from tests.fakes.server import Client, until_free
 
 pytestmark = pytest.mark.e2e
 

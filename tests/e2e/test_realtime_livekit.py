@@ -12,8 +12,9 @@ from livekit.plugins import openai
 from livekit.plugins.nvidia.experimental import realtime as nvidia
 
 from tests.e2e.agent_session import talking
-from tests.e2e.realtime import ENGINES, question, server_with, until_free
+from tests.e2e.realtime import ENGINES, question, server_with
 from tests.fakes.answering import ANSWER
+from tests.fakes.server import until_free
 
 pytestmark = pytest.mark.e2e
 

@@ -66,6 +66,15 @@ async def serving(
         await runner.cleanup()
 
 
+async def until_free(server: Server, but: int = 0) -> None:
+    """Until no session holds a slot, or only so many do."""
+    for _ in range(1000):
+        if server.manager.used == but:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("a slot was not given back")
+
+
 @dataclass
 class Client:
     """A websocket that keeps every event it has seen."""

@@ -80,7 +80,9 @@ class Run:
         record = self.sink.output
         self.sink.output = lambda frame: self.note(record, frame)  # type: ignore[method-assign]
         handler = asyncio.get_running_loop().create_task(self.handle(operations))
-        await asyncio.wait([handler], timeout=self.cancelled_after if ending == "cancelled" else None)
+        await asyncio.wait(
+            [handler], timeout=self.cancelled_after if ending == "cancelled" else None
+        )
         await self.finish(handler, ending)
         self.check()
 
