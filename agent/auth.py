@@ -110,7 +110,11 @@ def guard(
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await _checked(request, handler)
+        try:
+            response = await _checked(request, handler)
+        except web.RequestPayloadError as error:
+            refusal = SessionError("bad_event", f"the body cannot be read: {error}")
+            response = error_response(400, refusal)
         origin = request.headers.get(hdrs.ORIGIN)
         if origin is not None and not response.prepared and _own_page(request, origins):
             response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin

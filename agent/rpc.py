@@ -70,7 +70,7 @@ def _methods(call: RoomCall, transfer: Transfer) -> dict[str, Method]:
 def _payload(invocation: rtc.RpcInvocationData) -> dict[str, Any]:
     try:
         payload = json.loads(invocation.payload or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _refusal("invalid_json", "the payload is no JSON") from None
     if not isinstance(payload, dict):
         raise _refusal("invalid_json", "the payload is no JSON object")

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING_EVENTS = 1_000
 MAX_SDP_BYTES = 128 * 1024
+BROKEN_FORMS = (ValueError, HttpProcessingError, AssertionError, LookupError, RuntimeError)
+"""What aiohttp's reader raises at multipart bodies that are cut off or name unknown encodings."""
 GATHER_PATIENCE_S = 10.0
 LOOK_EVERY_S = 5.0
 VANISHED_S = 15.0
@@ -256,7 +258,7 @@ class Calls:
             raise SessionError("invalid_sdp", "send application/sdp or multipart/form-data")
         try:
             form = await request.post()
-        except (ValueError, HttpProcessingError) as error:
+        except BROKEN_FORMS as error:
             raise SessionError("invalid_sdp", "the multipart body is broken") from error
         sent = _field(form.get("session"))
         if sent:
@@ -278,6 +280,6 @@ def _sdp_of(data: bytes) -> str:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise SessionError("invalid_sdp", "the offer is no text") from error
-    if not text.startswith("v=0") or len(data) > MAX_SDP_BYTES:
+    if not text.startswith("v=0") or "a=fingerprint:" not in text or len(data) > MAX_SDP_BYTES:
         raise SessionError("invalid_sdp", "the body is no SDP offer", param="sdp")
     return text

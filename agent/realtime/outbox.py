@@ -1,4 +1,4 @@
-"""What waits to be written to a socket: bounded in audio frames, written by one task, in order.
+"""What waits to be written to a socket: bounded in frames and bytes, written by one task in order.
 
 Knows an aiohttp websocket and nothing of what the messages mean.
 """
@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 MAX_AUDIO_FRAMES = 64
 """About 5 s; a client that is so far behind is cut."""
+MAX_BYTES = 64 * 2**20
+"""Of all that waits: four of the largest events that a client may send and have read back."""
 LAST_WORDS_S = 5.0
 """How long a close waits for a client to take what is left."""
 
@@ -35,6 +37,7 @@ class Outbox:
         self._on_overflow = on_overflow
         self._waiting: deque[_Message] = deque()
         self._audio_frames = 0
+        self._bytes = 0
         self._wake = asyncio.Event()
         self._closing: tuple[int, str] | None = None
         self._ping = False
@@ -47,8 +50,10 @@ class Outbox:
             return
         self._waiting.append(_Message(payload, audio))
         self._audio_frames += audio
+        self._bytes += len(payload)
         self._wake.set()
-        if self._audio_frames > MAX_AUDIO_FRAMES and not self._overflowed:
+        behind = self._audio_frames > MAX_AUDIO_FRAMES or self._bytes > MAX_BYTES
+        if behind and not self._overflowed:
             self._overflowed = True
             self.clear()
             self._on_overflow()
@@ -56,7 +61,7 @@ class Outbox:
     def clear(self) -> None:
         """Forget what waits."""
         self._waiting.clear()
-        self._audio_frames = 0
+        self._audio_frames = self._bytes = 0
 
     def ping(self) -> None:
         self._ping = True
@@ -95,6 +100,7 @@ class Outbox:
             await self._socket.ping()
         while self._waiting:
             message = self._waiting.popleft()
+            self._bytes -= len(message.payload)
             if isinstance(message.payload, str):
                 await self._socket.send_str(message.payload)
             else:

@@ -52,6 +52,8 @@ class WatchedSocket:
                 await self.socket.pong(message.data)
             elif message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                 yield message
+            # Messages that have arrived already are read without a wait: other calls come between.
+            await asyncio.sleep(0)
 
     async def first(self, seconds: float) -> WSMessage | None:
         """The first text or binary message; none where the socket ended."""

@@ -207,11 +207,51 @@ async def test_hostile_messages() -> None:
     await assault(MESSAGES, SEED)
 
 
-async def test_broken_forms_of_a_call() -> None:
+BROKEN_PARTS = (
+    b"broken",
+    b'Content-Disposition: form-data; name="sdp"\r\n\r\nv=0',
+    b"\r\nv=0\r\n--x--\r\n",
+    b'Content-Disposition: form-data; name="sdp"\r\nContent-Type: text/plain; charset=nope'
+    b"\r\n\r\nv=0\r\n--x--\r\n",
+    b'Content-Disposition: form-data; name="sdp"\r\nContent-Transfer-Encoding: bogus'
+    b"\r\n\r\nv=0\r\n--x--\r\n",
+)
+
+
+@pytest.mark.parametrize("part", BROKEN_PARTS)
+async def test_a_broken_form_of_a_call_is_refused(part: bytes) -> None:
     async with serving(FakeEngine()) as server:
         url = server.url + "/v1/realtime/calls"
         form = {"Content-Type": "multipart/form-data; boundary=x"}
-        async with server.http.post(url, data=b"--x\r\nbroken", headers=form) as response:
+        async with server.http.post(url, data=b"--x\r\n" + part, headers=form) as response:
             assert response.status == 400
+            assert (await response.json())["error"]["code"] == "invalid_sdp"
+
+
+async def test_a_call_of_another_type_is_refused() -> None:
+    async with serving(FakeEngine()) as server:
+        url = server.url + "/v1/realtime/calls"
         async with server.http.post(url, data=b"{}", headers={"Content-Type": "x/y"}) as response:
             assert response.status == 400
+
+
+async def test_a_body_that_is_not_what_its_encoding_says_is_refused() -> None:
+    async with serving(FakeEngine()) as server:
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/sdp"}
+        url = server.url + "/v1/realtime/calls"
+        async with server.http.post(url, data=b"abc", headers=headers) as response:
+            assert response.status == 400
+
+
+async def test_a_client_that_has_large_items_read_back_and_reads_nothing_is_cut() -> None:
+    engine = FakeEngine(max_sessions=2)
+    async with serving(engine) as server, server.connect("/v1/realtime?model=m") as client:
+        await client.until("session.created")
+        text = {"type": "input_text", "text": "x" * 8 * 2**20}
+        item = {"id": "large", "type": "message", "role": "user", "content": [text]}
+        await client.send("conversation.item.create", item=item)
+        for _ in range(20):
+            await client.send("conversation.item.retrieve", item_id="large")
+        await until_free(server)
+        await client.rest()
+    assert client.socket.close_code == 1008

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
+from aiohttp import WSMessage, WSMsgType
 from aiortc import RTCConfiguration, RTCPeerConnection
 
 import agent.realtime.socket as watched
@@ -181,3 +183,37 @@ async def minted(server: Server) -> str:
     url = server.url + "/v1/realtime/client_secrets"
     async with server.http.post(url, headers={"Authorization": "Bearer one"}) as response:
         return str((await response.json())["value"])
+
+
+class Flooded:
+    """A websocket with so many messages that have arrived already."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def __aiter__(self) -> Flooded:
+        return self
+
+    async def __anext__(self) -> WSMessage:
+        if not self.left:
+            raise StopAsyncIteration
+        self.left -= 1
+        return WSMessage(WSMsgType.TEXT, "{}", "")
+
+
+async def test_others_get_a_turn_after_each_message_of_a_flood() -> None:
+    request, flood = SimpleNamespace(transport=None), Flooded(100)
+    socket = watched.WatchedSocket(request, flood)  # type: ignore[arg-type]
+    turns, done = 0, asyncio.Event()
+
+    async def another_call() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(another_call())
+    assert len([message async for message in socket.messages()]) == 100
+    done.set()
+    await other
+    assert turns >= 100
