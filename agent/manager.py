@@ -145,7 +145,9 @@ class SessionManager:
         try:
             await asyncio.wait_for(empty.wait(), seconds)
         except TimeoutError:
-            log.info("%d sessions still hold a slot after %.0f s", len(self.sessions), seconds)
+            held = len(self.sessions)
+            if held:
+                log.info("%d sessions still hold a slot after %.0f s", held, seconds)
         finally:
             with self._lock:
                 self._waiters.remove(waiter)

@@ -17,7 +17,7 @@ from torch import Tensor
 from model.checkpoint.fit import PAD
 from model.checkpoint.load import DTYPES, Checkpoint, CheckpointInfo, load_checkpoint
 from model.core import EngineError, InvalidVoice, PromptTooLong, SessionSpec
-from model.loading import pick_device, prompt_reader
+from model.loading import compute_threads, pick_device, prompt_reader
 from model.modes import prepare_fastest
 from model.prefill import prefill
 from model.step import FrameOutput, FrameStep
@@ -131,6 +131,7 @@ def offline_batch(
 
     Raises `CheckpointError` and what `OfflineBatch` raises.
     """
+    torch.set_num_threads(compute_threads())
     checkpoint = load_checkpoint(
         info.name, device=pick_device(device), dtype=DTYPES[dtype] if dtype else None
     )
