@@ -139,15 +139,13 @@ class SessionManager:
         empty = asyncio.Event()
         waiter = (asyncio.get_running_loop(), empty)
         with self._lock:
-            self._waiters.append(waiter)
             if not self._live:
-                empty.set()
+                return
+            self._waiters.append(waiter)
         try:
             await asyncio.wait_for(empty.wait(), seconds)
         except TimeoutError:
-            held = len(self.sessions)
-            if held:
-                log.info("%d sessions still hold a slot after %.0f s", held, seconds)
+            log.info("%d sessions still hold a slot after %.0f s", len(self.sessions), seconds)
         finally:
             with self._lock:
                 self._waiters.remove(waiter)

@@ -14,6 +14,7 @@ from typing import Any
 from livekit import rtc
 
 from agent.errors import SessionError
+from agent.realtime.events import load_json
 from agent.room import RoomCall
 
 REFUSED = 4000
@@ -69,12 +70,9 @@ def _methods(call: RoomCall, transfer: Transfer) -> dict[str, Method]:
 
 def _payload(invocation: rtc.RpcInvocationData) -> dict[str, Any]:
     try:
-        payload = json.loads(invocation.payload or "{}")
-    except (ValueError, RecursionError):
-        raise _refusal("invalid_json", "the payload is no JSON") from None
-    if not isinstance(payload, dict):
-        raise _refusal("invalid_json", "the payload is no JSON object")
-    return payload
+        return load_json(invocation.payload or "{}")
+    except SessionError as error:
+        raise _refusal(error.code, error.message) from error
 
 
 def _do(action: Callable[[], None]) -> str:
