@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from agent.command import CommandError
+from agent.command import CommandError, ended_by_signals
 
 COMMANDS = {
     "start": ("agent.start", "run the worker and the HTTP app against a LiveKit server"),
@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return BAD_INPUT
     try:
-        module = importlib.import_module(COMMANDS[name][0])
+        with ended_by_signals():
+            module = importlib.import_module(COMMANDS[name][0])
         args = parser_of(name, module).parse_args(words[1:])
         return int(module.run(args))
     except CommandError as error:

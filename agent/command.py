@@ -7,7 +7,12 @@ others.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 CHATTY = ("livekit", "livekit.agents", "aiohttp.access", "asyncio", "aiortc", "aioice")
 
@@ -26,3 +31,27 @@ def configure_logging(level: str) -> None:
     if level != "debug":
         for chatty in CHATTY:
             logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+@contextmanager
+def ended_by_signals(last: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """While nothing is worth saving: SIGINT and SIGTERM end the process at once, after `last`.
+
+    What a handler raises is lost where it arrives in the callback of a weak reference or in a
+    finaliser, as there are in every import; the process would go on as if nobody had asked.
+    A signal that is ignored stays so. Main thread only.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        last()
+        os._exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, before[number])

@@ -22,9 +22,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
-from agent.command import CommandError, configure_logging
+from agent.command import CommandError, configure_logging, ended_by_signals
 from agent.loading import about_model, make_engine
 from agent.serve import PAGE
 from agent.settings import Settings, load
@@ -55,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
     """Everything from here on ends with the server gone, also for a signal during start-up."""
     settings = load(args)
     configure_logging(settings.log_level)
-    signal.signal(signal.SIGTERM, _interrupt)
     binary = find_server(settings)
     secret = secrets.token_urlsafe(32)
     settings = dataclasses.replace(
@@ -102,11 +100,12 @@ def livekit_server(binary: str, port: int, secret: str) -> Iterator[None]:
     udp = str(_udp_port(port + 2))
     command = [binary, "--config", str(CONFIG), "--port", str(port), "--udp-port", udp]
     server = _spawn(command, secret)
-    try:
-        _await_answer(server, port)
-        yield
-    finally:
-        _stop(server)
+    with ended_by_signals(server.kill):
+        try:
+            _await_answer(server, port)
+            yield
+        finally:
+            _stop(server)
 
 
 def _spawn(command: list[str], secret: str) -> subprocess.Popen[bytes]:
@@ -173,7 +172,3 @@ def _die_with_parent() -> None:
     """In the child: end with us even where we are killed. Linux only, harmless elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -70,7 +70,10 @@ class Demo:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
-        code = self.process.wait(PATIENCE_SECONDS)
+        try:
+            code = self.process.wait(PATIENCE_SECONDS)
+        except psutil.TimeoutExpired:
+            pytest.fail(f"it goes on in spite of {number!r}:\n{self.log.read_text()}")
         _, alive = psutil.wait_procs(self.left(), timeout=PATIENCE_SECONDS)
         assert not alive, f"left behind: {alive}\n{self.log.read_text()}"
         assert not listens(self.port) and not listens(self.livekit_port)
@@ -134,7 +137,7 @@ def test_make_demo_serves_and_leaves_nothing_behind(
 def test_a_signal_during_start_up_leaves_nothing_behind(start_demo: StartDemo, number: int) -> None:
     demo = start_demo()
     demo.until_server()
-    assert demo.end(number) != 0
+    assert demo.end(number) in (0, 128 + number)
 
 
 def test_a_signal_at_any_moment_of_start_up_leaves_nothing_behind(
@@ -148,6 +151,7 @@ def test_a_signal_at_any_moment_of_start_up_leaves_nothing_behind(
         time.sleep(moment)
         code = demo.end(number)
         print(f"{signal.Signals(number).name} after {moment:.2f} s: exit code {code}")
+        assert "Traceback" not in demo.log.read_text()
 
 
 def test_killed_outright_it_takes_the_server_with_it(start_demo: StartDemo) -> None:
