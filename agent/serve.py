@@ -12,7 +12,9 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +39,8 @@ PAGE = Path(__file__).resolve().parent.parent / "web" / "dist"
 STOPPED, FAULTED = 0, 3
 CLOSE_SECONDS = 2.0
 """How long open HTTP requests may take once the calls are over."""
+POOL_THREADS = 4
+"""For what the loop cannot do without blocking: names that are looked up, files of the page."""
 
 
 def listen(host: str, port: int, where: str) -> socket.socket:
@@ -76,6 +80,7 @@ async def serve(
     """Until a signal or a fault; `announce` is called when the first call can come."""
     stop = asyncio.Event()
     _on_signals(stop)
+    fill_pool()
     spec = default_spec(engine, settings)
     manager = SessionManager(engine, turns=turn_thresholds(settings), default_spec=spec)
     manager.on_fault(_from_any_thread(stop))
@@ -114,6 +119,15 @@ async def serve(
         await runner.cleanup()
         with suppress(asyncio.CancelledError):
             await running
+
+
+def fill_pool() -> None:
+    """Give the loop all of its threads at once, so that one more here is one too many."""
+    pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="asyncio")
+    asyncio.get_running_loop().set_default_executor(pool)
+    together = threading.Barrier(POOL_THREADS)
+    for started in [pool.submit(together.wait) for _ in range(POOL_THREADS)]:
+        started.result()
 
 
 def settle_memory() -> None:

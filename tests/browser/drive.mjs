@@ -203,8 +203,11 @@ async function keepSound() {
   node.connect(context.destination);
 }
 
-/** Hear the greeting out, ask what the WAV says, hear the answer out; 16 bit samples into `heard`. */
-function ask({ url, wav, heard }) {
+/**
+ * Hear the greeting out, ask what the WAV says, hear the answer out; 16 bit samples into `heard`.
+ * Where the answer is one of the `fallbacks` it is asked again, up to so many `times`.
+ */
+function ask({ url, wav, heard, fallbacks, times }) {
   return withBrowser([...FAKE_MICROPHONE, PLAYS_AT_ONCE], async (context) => {
     await context.addInitScript(installMicrophone, readFileSync(wav).toString("base64"));
     const page = await opened(context, url);
@@ -213,8 +216,12 @@ function ask({ url, wav, heard }) {
     const said = page.locator(".segment-agent[data-final=true]");
     await said.nth(0).waitFor();
     await page.evaluate(keepSound);
-    await page.evaluate(() => window.speak());
-    await said.nth(1).waitFor();
+    for (let time = 1; time <= times; time += 1) {
+      await page.evaluate(() => window.speak());
+      await said.nth(time).waitFor();
+      const answer = (await said.nth(time).innerText()).replace(/\s+/g, " ").trim();
+      if (!fallbacks.includes(answer)) break;
+    }
     const samples = await page.evaluate(() => window.heard);
     writeFileSync(heard, Int16Array.from(samples));
     const seen = { transcript: await said.allInnerTexts(), statistics: await statistics(page) };

@@ -11,7 +11,7 @@ import soundfile
 
 from model.core import SAMPLE_RATE
 from tests.browser.driving import drive
-from tests.e2e.asking import QUESTIONS, heard_lines, spoken
+from tests.e2e.asking import FALLBACKS, QUESTIONS, TIMES, heard_lines, made_out, spoken
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 
 pytestmark = pytest.mark.browser
@@ -30,8 +30,9 @@ def test_a_question_is_answered_aloud(worker: WorkerProcess, tmp_path: Path) -> 
     question = QUESTIONS[0]
     wav, heard = tmp_path / "question.wav", tmp_path / "heard.raw"
     soundfile.write(wav, spoken(question.words), SAMPLE_RATE)
-    drive("ask", url=worker.base, wav=str(wav), heard=str(heard))
+    again = {"fallbacks": sorted(FALLBACKS), "times": TIMES}
+    drive("ask", url=worker.base, wav=str(wav), heard=str(heard), **again)
     sound = np.fromfile(heard, np.int16).astype(np.float32) / 32768
     lines = heard_lines(sound)
     print("heard:", lines)
-    assert lines == [question.answer]
+    assert made_out(lines) == [question.answer]

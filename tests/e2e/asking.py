@@ -27,6 +27,9 @@ WINDOW = SAMPLE_RATE // 50
 PAUSE_WINDOWS = 30
 """Of silence between two lines; pauses within a line are shorter."""
 SHORTEST_WINDOWS = 10
+FALLBACKS = frozenset(fallback.say for fallback in load_texts(TEXTS).fallbacks)
+TIMES = 2
+"""A question is put where packets may be late, each time over another alignment of frames."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,21 @@ async def until_said(who: Caller, lines: int) -> None:
     """So many lines are complete on the screen, and the last of them to the ear as well."""
     await who.until(f"line {lines}", lambda: len(who.segments) >= lines)
     await who.until("a pause", lambda: who.sound()[-EAR_RATE // 2 :].std() < LOUD)
+
+
+async def ask(who: Caller, microphone: Sound) -> None:
+    """As a person does: once more where the demo says that it did not make it out."""
+    for _ in range(TIMES):
+        said = len(who.segments)
+        await who.say(microphone)
+        await until_said(who, said + 1)
+        if " ".join(who.segments[-1].text.split()) not in FALLBACKS:
+            return
+
+
+def made_out(lines: list[str]) -> list[str]:
+    """Without the admissions that something was not; none of them claims to be an answer."""
+    return [line for line in lines if line not in FALLBACKS]
 
 
 def heard_lines(sound: Sound) -> list[str]:

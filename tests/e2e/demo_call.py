@@ -34,6 +34,6 @@ def squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
-def made_out(pcm16: bytes) -> list[str]:
+def lines_in(pcm16: bytes) -> list[str]:
     """The lines in the sound of a response, or of several."""
     return heard_lines(np.frombuffer(pcm16, "<i2").astype(np.float32) / 32768)

@@ -7,7 +7,7 @@ import soxr
 
 from model.core import SAMPLE_RATE
 from model.demo.texts import TEXTS, load_texts
-from tests.e2e.asking import QUESTIONS, heard_lines, spoken, until_said
+from tests.e2e.asking import QUESTIONS, ask, heard_lines, made_out, spoken, until_said
 from tests.e2e.caller import RATE, Caller
 from tests.e2e.conftest import WorkerFactory
 from tests.e2e.processes import LiveKitServer
@@ -22,10 +22,9 @@ async def test_three_questions_get_their_answers(
     async with Caller(livekit.url, room_name) as who:
         await who.publish()
         await until_said(who, 1)
-        for said, question in enumerate(QUESTIONS, start=2):
-            await who.say(soxr.resample(spoken(question.words), SAMPLE_RATE, RATE))
-            await until_said(who, said)
+        for question in QUESTIONS:
+            await ask(who, soxr.resample(spoken(question.words), SAMPLE_RATE, RATE))
     lines = heard_lines(who.sound())
     print("heard:", lines)
     greeting = load_texts(TEXTS).personas[0].greeting
-    assert lines == [greeting, *(question.answer for question in QUESTIONS)]
+    assert made_out(lines) == [greeting, *(question.answer for question in QUESTIONS)]

@@ -12,8 +12,16 @@ from livekit.plugins.nvidia.experimental import realtime as nvidia
 
 from model import Engine
 from tests.e2e.agent_session import talking
-from tests.e2e.asking import QUESTIONS, Question, heard_lines, spoken, spoken_parts
-from tests.e2e.demo_call import GREETING, asked, made_out, squeeze
+from tests.e2e.asking import (
+    FALLBACKS,
+    QUESTIONS,
+    TIMES,
+    Question,
+    heard_lines,
+    spoken,
+    spoken_parts,
+)
+from tests.e2e.demo_call import GREETING, asked, lines_in, squeeze
 from tests.e2e.duplex_client import CLIENTS, converse, make
 from tests.e2e.openai_client import Browser, answer_of, append, client_for, connected
 from tests.fakes.server import Server, serving, until_free
@@ -37,7 +45,7 @@ async def test_openai_python_over_a_websocket(server: Server) -> None:  # contra
         for line in (GREETING, FRANCE.answer):
             words, sound, status = await answer_of(connection)
             assert (squeeze(words), status) == (line, "completed")
-            assert made_out(sound) == [line]
+            assert lines_in(sound) == [line]
 
 
 async def test_a_turn_based_script_gets_three_answers_in_a_row(
@@ -54,7 +62,7 @@ async def test_a_turn_based_script_gets_three_answers_in_a_row(
             await connection.response.create()
             words, sound, status = await answer_of(connection)
             assert (squeeze(words), status) == (question.answer, "completed")
-            assert made_out(sound) == [question.answer]
+            assert lines_in(sound) == [question.answer]
 
 
 async def test_openai_python_over_webrtc(server: Server) -> None:
@@ -65,8 +73,12 @@ async def test_openai_python_over_webrtc(server: Server) -> None:
         )
         await browser.take(call.text)
         assert transcript(await browser.until("response.done")) == GREETING
-        browser.say(spoken(FRANCE.words))
-        assert transcript(await browser.until("response.done")) == FRANCE.answer
+        for _ in range(TIMES):
+            browser.say(spoken(FRANCE.words))
+            answer = transcript(await browser.until("response.done"))
+            if answer not in FALLBACKS:
+                break
+        assert answer == FRANCE.answer
         # A jitter buffer repeats and skips where the machine is busy: that it is heard is enough.
         assert len(spoken_parts(browser.sound())) >= 2
         await client.realtime.calls.hangup(call.response.headers["Location"].rsplit("/", 1)[1])
@@ -83,7 +95,7 @@ async def test_a_duplex_client(kind: str, server: Server) -> None:  # contract: 
     async with make(kind, server) as client:
         audio, words = await converse(client, asked(FRANCE))
     assert squeeze(words) == f"{GREETING} {FRANCE.answer}"
-    assert made_out(audio) == [GREETING, FRANCE.answer]
+    assert lines_in(audio) == [GREETING, FRANCE.answer]
 
 
 STALL_MS = 5000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from pathlib import Path
 from typing import NamedTuple
@@ -26,8 +25,6 @@ MOST_GROWTH = 2.0
 UNCOLLECTED = 30.0
 """MiB of rooms that are over and wait for the next collection of garbage. Over few calls they hide
 what a call leaves behind, so that only the long form bounds that after a rush."""
-POOL = min(32, (os.cpu_count() or 1) + 4)
-"""Threads that asyncio's own pool may come to have; it is filled as calls coincide."""
 MIB = 2**20
 
 
@@ -111,7 +108,7 @@ async def settle(worker: WorkerProcess) -> Use:
 
 
 async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
-    """Every slot free, no more handles than before, and threads but for the pool's.
+    """Every slot free, no more threads and handles than before.
 
     Native pools take a while to let theirs go.
     """
@@ -120,7 +117,7 @@ async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
         await worker.reach(
             f"{before}",
             lambda: (
-                Use.of(worker).threads <= before.threads + POOL
+                Use.of(worker).threads <= before.threads
                 and Use.of(worker).handles <= before.handles
             ),
         )
