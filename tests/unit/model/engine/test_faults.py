@@ -1,9 +1,12 @@
 """Rows that fail alone, steps that are retried, devices that die, on the fake stepper."""
 
+import asyncio
+from functools import partial
+
 import numpy as np
 import pytest
 
-from model.core import EngineEvent, EngineFault, FrameResult
+from model.core import EngineEvent, EngineFault, FrameResult, InputOverflow
 from tests.unit.model.engine.harness import A, B, Caller, Rig
 
 pytestmark = pytest.mark.unit
@@ -120,6 +123,30 @@ def test_a_closed_loop_is_counted_and_hurts_nobody() -> None:
         rig.round(good, deaf)
     assert rig.engine.stats().undelivered == 3 and len(good.results) == 3
     assert rig.engine.stats().frames == 6
+
+
+# contract: C4, I1
+def test_a_consumer_that_stops_is_owed_a_full_queue_at_most_and_then_gets_it_in_order() -> None:
+    """A call's frames come from the loop that takes its results: while it stands, neither moves."""
+    rig = Rig(2)
+    (good,) = rig.seated(A)
+    loop, slow = asyncio.new_event_loop(), Caller(rig.engine)
+    slow.handle = rig.engine.open(partial(loop.call_soon_threadsafe, slow.events.append))
+    rig.engine.bind(slow.handle, A)
+    rig.ticks(2)
+    with pytest.raises(InputOverflow):
+        for _ in range(100):
+            slow.submit()
+    assert (slow.seq, rig.engine.stats().waiting_frames) == (25, 25)
+    for _ in range(40):
+        rig.round(good)
+    assert len(good.results) == 40 and not slow.events
+    assert rig.engine.stats().waiting_frames == 0
+    assert rig.engine.stats().frames == 65 and rig.engine.stats().undelivered == 0
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert [result.seq for result in slow.results] == list(range(1, 26)) and len(slow.bound) == 1
 
 
 # contract: C4
