@@ -143,8 +143,6 @@ class Call:
             self.connection.receive(load_json(message))
         except SessionError as error:
             self.connection.projection.error(error)
-        except Exception:
-            self.connection.fail()
 
     async def _hear(self, track: MediaStreamTrack) -> None:
         """Until the track ends; a bug on the way ends the session, rather than deafening it."""

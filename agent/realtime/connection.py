@@ -56,7 +56,9 @@ class Connection:
 
     # Opening.
 
-    async def open(self, sent: dict[str, Any], *, explicit: bool) -> None:
+    async def open(
+        self, sent: dict[str, Any], *, explicit: bool, event_id: str | None = None
+    ) -> None:
         """Take a slot with this session object; raises where that is refused.
 
         `explicit` is false where the URL opened the session and the client has said nothing yet.
@@ -66,7 +68,7 @@ class Connection:
         self.session = session
         self.projection.session_id = session.id
         self._take_up(config)
-        preparing = session.configure(config.spec)
+        preparing = session.configure(config.spec, event_id)
         if explicit and config.names_prompt and self._mood.strict_voice:
             await self._bind_now(session, preparing)
         self.projection.created(self._session_object())
@@ -88,7 +90,7 @@ class Connection:
         if isinstance(event, client.SessionResume):
             raise SessionError("unsupported_session_resume", "a call cannot be resumed")
         if isinstance(event, client.SessionUpdate | client.SessionCreate):
-            await self.open(event.session, explicit=True)
+            await self.open(event.session, explicit=True, event_id=event.event_id)
         else:
             await self.open({}, explicit=False)
             self._handle(event)
@@ -96,7 +98,7 @@ class Connection:
     # Messages.
 
     def receive(self, message: dict[str, Any]) -> None:
-        """Carry out one message; what goes wrong with it is answered, and the session goes on."""
+        """Carry out one message; what is wrong with it is answered, and the session goes on."""
         assert self.session is not None
         self.session.touch()
         if self.session.state != "open":
@@ -106,11 +108,13 @@ class Connection:
         except SessionError as error:
             error.event_id = client.event_id_of(message)
             self.projection.error(error)
+        except Exception:
+            self.fail(client.event_id_of(message))
 
-    def fail(self) -> None:
+    def fail(self, event_id: str | None = None) -> None:
         """A message broke its handler: the client is told, and its session ends."""
         log.exception("a message broke its handler; the session is closed")
-        self.projection.error(mistake())
+        self.projection.error(mistake(event_id))
         self.close("internal_error")
 
     def close(self, reason: str) -> None:
@@ -299,8 +303,10 @@ class OpenFailed(Exception):
     """Opening failed and the client has been told why."""
 
 
-def mistake() -> SessionError:
-    return SessionError("internal_error", "the server made a mistake")
+def mistake(event_id: str | None = None) -> SessionError:
+    error = SessionError("internal_error", "the server made a mistake")
+    error.event_id = event_id
+    return error
 
 
 def _samples_at_most(base64_characters: int, wanted: AudioFormat) -> int:

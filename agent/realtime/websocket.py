@@ -85,7 +85,7 @@ class RealtimeSocket:
             self._refuse(connection, error)
         except Exception:
             log.exception("an opening broke the handler; its session is closed")
-            self._refuse(connection, mistake())
+            self._refuse(connection, mistake(event_id_of(message)))
             connection.close("internal_error")
         return connection.session is not None and connection.session.state == "open"
 
@@ -116,8 +116,6 @@ class RealtimeSocket:
                 connection.receive(self._decode(message))
             except SessionError as error:
                 connection.projection.error(error)
-            except Exception:
-                connection.fail()
 
     def _decode(self, message: WSMessage) -> dict[str, Any]:
         if message.type is not WSMsgType.TEXT:

@@ -36,10 +36,10 @@ async def test_a_bug_behind_a_data_channel_ends_only_its_call(
 ) -> None:
     call, manager = await opened()
 
-    def broken(self: Connection, message: dict[str, Any]) -> None:
+    def broken(self: Connection, event: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Connection, "receive", broken)
+    monkeypatch.setattr(Connection, "_handle", broken)
     call._on_message('{"type": "session.heartbeat"}')
     await asyncio.wait_for(call.ended.wait(), 20)
     assert '"internal_error"' in call._waiting[-2] and '"session.closed"' in call._waiting[-1]

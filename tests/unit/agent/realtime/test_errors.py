@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import agent.realtime.websocket as websocket
 from agent.errors import CODES, SessionError
 from agent.http import HttpOptions
 from agent.realtime.connection import Connection
-from model import FRAME_SAMPLES
+from model import FRAME_SAMPLES, PrefillUnavailable, SessionSpec
 from tests.fakes.engine import FakeEngine, talkative
 from tests.fakes.server import Client, Server, serving, silence
 
@@ -26,6 +27,14 @@ STOCK = "/v1/realtime?model=m"
 PCM = base64.b64encode(bytes(3840)).decode()
 
 Cause = Callable[[Client, Server], Awaitable[None]]
+
+
+def check(error: dict[str, Any], code: str, event_id: str | None = None) -> None:
+    """All that an error tells, whoever caused it; the id of the event that did, where one did."""
+    assert (error["code"], error["type"]) == (code, CODES[code].type)
+    assert error["event_id"] == event_id
+    assert error["message"]
+    assert error.get("retryable", False) == CODES[code].retryable
 
 
 def sends(type_: str, **fields: Any) -> Cause:
@@ -131,11 +140,7 @@ async def test_refused_and_the_session_goes_on(code: str) -> None:
         await opened(server, client, model="m")
         await GOES_ON[code](client, server)
         event = await client.until("error")
-        assert event["error"]["code"] == code
-        assert event["error"]["type"] == CODES[code].type
-        assert event["error"]["event_id"] == "evt_x"
-        assert event["error"]["message"]
-        assert event["error"].get("retryable", False) == CODES[code].retryable
+        check(event["error"], code, "evt_x")
         engine.step_s = 0.001
         await client.send("session.heartbeat")
         await client.until("session.heartbeat_ack")
@@ -160,10 +165,10 @@ async def test_refused_at_open_and_the_socket_ends(code: str) -> None:
     session, close_code = AT_OPEN[code]
     engine = FakeEngine()
     async with serving(engine) as server, server.connect(DUPLEX) as client:
-        await client.send("session.update", session=session)
+        await client.send("session.update", event_id="evt_x", session=session)
         await client.rest()
         assert client.types == ["error"]
-        assert client.seen[0]["error"]["code"] == code
+        check(client.seen[0]["error"], code, "evt_x")
         assert client.socket.close_code == close_code
         assert engine.stats().used == 0
 
@@ -180,23 +185,20 @@ async def test_refused_at_open_and_the_socket_ends(code: str) -> None:
 async def test_private_keys_are_refused_at_open_and_at_update(key: str) -> None:  # contract: B4
     async with serving(FakeEngine()) as server:
         async with server.connect(DUPLEX) as client:
-            await client.send("session.update", session={"extra_body": {key: 1}})
+            refused = {"extra_body": {key: 1}}
+            await client.send("session.update", event_id="evt_x", session=refused)
             await client.rest()
-            assert client.seen[0]["error"]["code"] == "invalid_duplex_runtime_config"
+            check(client.seen[0]["error"], "invalid_duplex_runtime_config", "evt_x")
         async with server.connect(STOCK) as client:
             await client.until("session.updated")
-            await client.send("session.update", session={"extra_body": {key: 1}})
+            await client.send("session.update", event_id="evt_x", session=refused)
             event = await client.until("error")
-            assert event["error"]["code"] == "invalid_duplex_runtime_config"
+            check(event["error"], "invalid_duplex_runtime_config", "evt_x")
             await client.send("session.heartbeat")
             await client.until("session.heartbeat_ack")
 
 
 async def test_prefill_unavailable_is_said_at_open() -> None:  # contract: B6
-    from concurrent.futures import Future
-
-    from model import PrefillUnavailable, SessionSpec
-
     engine = FakeEngine()
 
     def unreadable(spec: SessionSpec) -> Future[int]:
@@ -206,24 +208,24 @@ async def test_prefill_unavailable_is_said_at_open() -> None:  # contract: B6
 
     engine.prepare = unreadable  # type: ignore[method-assign]
     async with serving(engine) as server, server.connect(DUPLEX) as client:
-        await client.send("session.update", session={"voice": "NATM1.pt"})
+        await client.send("session.update", event_id="evt_x", session={"voice": "NATM1.pt"})
         await client.rest()
-        assert client.seen[0]["error"]["code"] == "prefill_unavailable"
+        check(client.seen[0]["error"], "prefill_unavailable", "evt_x")
         assert engine.stats().used == 0
 
 
 async def test_resume_as_first_message_ends_the_socket() -> None:
     async with serving(FakeEngine()) as server, server.connect(DUPLEX) as client:
-        await client.send("session.resume", session_id="s", resume_token="t")
+        await client.send("session.resume", event_id="evt_x", session_id="s", resume_token="t")
         await client.rest()
-        assert client.seen[0]["error"]["code"] == "unsupported_session_resume"
+        check(client.seen[0]["error"], "unsupported_session_resume", "evt_x")
 
 
 async def test_silent_socket_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "FIRST_MESSAGE_S", 0.05)
     async with serving(FakeEngine()) as server, server.connect(DUPLEX) as client:
         await client.rest()
-        assert client.seen[0]["error"]["code"] == "config_timeout"
+        check(client.seen[0]["error"], "config_timeout")
         assert client.socket.close_code == 1000
 
 
@@ -243,9 +245,9 @@ async def test_invalid_json(text: str) -> None:
     async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
         await client.until("session.updated")
         await client.socket.send_str(text)
-        assert (await client.until("error"))["error"]["code"] == "invalid_json"
+        check((await client.until("error"))["error"], "invalid_json")
         await client.socket.send_bytes(b"{}")
-        assert (await client.until("error"))["error"]["code"] == "invalid_json"
+        check((await client.until("error"))["error"], "invalid_json")
         await client.send("session.heartbeat")
         await client.until("session.heartbeat_ack")
 
@@ -254,7 +256,7 @@ async def test_event_too_large_and_the_connection_stays() -> None:
     async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
         await client.until("session.updated")
         await client.send("input_audio_buffer.append", audio="A" * (15 * 1024 * 1024 + 1))
-        assert (await client.until("error"))["error"]["code"] == "event_too_large"
+        check((await client.until("error"))["error"], "event_too_large")
         await client.send("session.heartbeat")
         await client.until("session.heartbeat_ack")
 
@@ -267,8 +269,8 @@ async def test_one_too_many_is_refused_with_1013(path: str) -> None:  # contract
             await client.send("session.update", session={})
             await client.rest()
             error = client.seen[0]["error"]
-            assert (error["code"], error["type"]) == ("resource_exhausted", "rate_limit_error")
-            assert (error["current"], error["maximum"], error["retryable"]) == (1, 1, True)
+            check(error, "resource_exhausted")
+            assert (error["current"], error["maximum"]) == (1, 1)
             assert client.socket.close_code == 1013
 
 
@@ -277,7 +279,7 @@ async def test_a_draining_server_refuses() -> None:  # contract: J3
         server.manager.begin_drain()
         async with server.connect(STOCK) as client:
             await client.rest()
-            assert client.seen[0]["error"]["code"] == "server_draining"
+            check(client.seen[0]["error"], "server_draining")
             assert client.socket.close_code == 1013
         async with server.http.get(server.url + "/ready") as response:
             assert response.status == 503
@@ -293,7 +295,7 @@ async def test_a_lost_call_says_so_and_ends(code: str, told: str) -> None:  # co
         engine.fail(code)
         await client.rest()
         assert client.types[-2:] == ["error", "session.closed"]
-        assert client.seen[-2]["error"]["code"] == told
+        check(client.seen[-2]["error"], told)
 
 
 async def test_a_device_fault_closes_every_call() -> None:  # contract: I5
@@ -303,29 +305,27 @@ async def test_a_device_fault_closes_every_call() -> None:  # contract: I5
             await client.until("session.updated")
             engine.fail("engine_fault")
             await client.rest()
-            assert client.seen[-2]["error"]["code"] == "engine_fault"
+            check(client.seen[-2]["error"], "engine_fault")
             assert client.seen[-1]["reason"] == "engine_fault"
         async with server.connect(STOCK) as client:
             await client.rest()
-            assert client.seen[0]["error"]["code"] == "engine_fault"
+            check(client.seen[0]["error"], "engine_fault")
 
 
 async def test_a_bug_in_a_handler_ends_only_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.realtime.connection import Connection
-
     async with serving(FakeEngine()) as server:
         async with server.connect(STOCK) as other, server.connect(STOCK) as client:
             await other.until("session.updated")
             await client.until("session.updated")
             with monkeypatch.context() as patched:
 
-                def broken(self: Connection, message: dict[str, Any]) -> None:
+                def broken(self: Connection, event: object) -> None:
                     raise ZeroDivisionError
 
-                patched.setattr(Connection, "receive", broken)
-                await client.send("session.heartbeat")
+                patched.setattr(Connection, "_handle", broken)
+                await client.send("session.heartbeat", event_id="evt_x")
                 await client.rest()
-            assert client.all("error")[0]["error"]["code"] == "internal_error"
+            check(client.all("error")[0]["error"], "internal_error", "evt_x")
             assert client.types[-1] == "session.closed"
             await other.send("session.heartbeat")
             await other.until("session.heartbeat_ack")
@@ -351,9 +351,16 @@ async def test_a_client_that_does_not_read_is_cut() -> None:  # contract: J4
         await asyncio.wait_for(session.wait_closed(), 20)
         assert engine.stats().used == 0
         tail = await asyncio.wait_for(reader.read(-1), 20)
-        assert b"output_backpressure" in tail
+        check(_last_error(tail), "output_backpressure")
         assert session.counters.emitted < session.counters.accepted
         writer.close()
+
+
+def _last_error(frames: bytes) -> dict[str, Any]:
+    """The `error` of the last error event among raw websocket frames."""
+    start = frames.rindex(b'{"type":"error"')
+    event, _ = json.JSONDecoder().raw_decode(frames[start:].decode(errors="replace"))
+    return dict(event["error"])
 
 
 async def _session_of(server: Server) -> Any:
@@ -367,29 +374,21 @@ async def _session_of(server: Server) -> Any:
 async def test_http_errors() -> None:
     options = HttpOptions(api_keys=("one", "two"))
     async with serving(FakeEngine(), options) as server:
+
+        async def refused(status: int, code: str, path: str, **request: Any) -> None:
+            method = request.pop("method", "GET")
+            async with server.http.request(method, server.url + path, **request) as response:
+                assert response.status == status
+                check((await response.json())["error"], code)
+
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic b25l"}):
-            async with server.http.get(server.url + "/v1/realtime", headers=headers) as response:
-                assert response.status == 401
-                assert (await response.json())["error"]["code"] == "invalid_api_key"
-        bearer = {"Authorization": "Bearer two"}
-        calls = server.url + "/v1/realtime/calls"
-        async with server.http.delete(calls + "/rtc_none", headers=bearer) as response:
-            assert (response.status, (await response.json())["error"]["code"]) == (
-                404,
-                "call_not_found",
-            )
-        sdp = {"Content-Type": "application/sdp"}
-        async with server.http.post(calls, data=b"nonsense", headers=bearer | sdp) as response:
-            assert (response.status, (await response.json())["error"]["code"]) == (
-                400,
-                "invalid_sdp",
-            )
+            await refused(401, "invalid_api_key", "/v1/realtime", headers=headers)
+        bearer, calls = {"Authorization": "Bearer two"}, "/v1/realtime/calls"
+        await refused(404, "call_not_found", calls + "/rtc_none", method="DELETE", headers=bearer)
+        sdp = bearer | {"Content-Type": "application/sdp"}
+        await refused(400, "invalid_sdp", calls, method="POST", headers=sdp, data=b"nonsense")
         origin = bearer | {"Origin": "https://elsewhere.example.com"}
-        async with server.http.get(server.url + "/v1/models", headers=origin) as response:
-            assert (response.status, (await response.json())["error"]["code"]) == (
-                403,
-                "forbidden_origin",
-            )
+        await refused(403, "forbidden_origin", "/v1/models", headers=origin)
         async with server.http.get(server.url + "/health") as response:
             assert response.status == 200
 
@@ -435,6 +434,6 @@ async def test_a_mistake_of_ours_at_the_opening_is_said_and_logged(
         await client.send("session.update", session={})
         await client.rest()
         assert client.types == ["error"]
-        assert client.seen[0]["error"]["code"] == "internal_error"
+        check(client.seen[0]["error"], "internal_error")
     assert "ZeroDivisionError" in caplog.text
     assert engine.stats().used == 0
