@@ -156,7 +156,6 @@ def _unpack(packed: Packed) -> Said:
 
 def encode_share(folder: Path, mimi: Mimi, share: Share) -> dict[int, list[Packed]]:
     """Every `workers`th chunk of utterances, by where the chunk starts, fit to be sent."""
-    torch.set_num_threads(1)
     listening = Listening(Corpus.load(folder), share.seed)
     utterances = listening.utterances * share.takes
     starts = range(share.index * CHUNK, len(utterances), share.workers * CHUNK)

@@ -52,13 +52,25 @@ def _fit(codebook: Codebook, points: Tensor, generator: torch.Generator) -> Tens
 
 
 @torch.no_grad()
-def follow(mimi: Mimi, quantized: Quantized, generator: torch.Generator, revive: bool) -> None:
-    """Move every codebook in use towards what it was asked to match; `revive` dead codes."""
+def follow(
+    mimi: Mimi, quantized: Quantized, played: int, generator: torch.Generator, revive: bool
+) -> None:
+    """Move every codebook in use towards what it was asked to match; `revive` dead codes.
+
+    The first `played` rows are the agent's. In the acoustic codebooks they count as much as all
+    others together, since only the agent is ever played back from them.
+    """
+    rows, frames = quantized.codes.shape[0], quantized.codes.shape[-1]
+    even = torch.ones(rows * frames)
+    playing = even.clone()
+    playing[: played * frames] = (rows - played) / played
     for k, codebook in enumerate(mimi.quantizer.codebooks):
+        weights = even if k == 0 else playing
         points = quantized.inputs[k].flatten(0, 1)
         codes = quantized.codes[:, k].flatten()
-        counts = torch.bincount(codes, minlength=len(codebook.cluster_usage)).float()
-        sums = torch.zeros_like(codebook.embedding_sum).index_add_(0, codes, points)
+        counts = torch.bincount(codes, weights, len(codebook.cluster_usage))
+        weighted = points * weights[:, None]
+        sums = torch.zeros_like(codebook.embedding_sum).index_add_(0, codes, weighted)
         average((counts, sums))
         codebook.cluster_usage.lerp_(counts, 1 - DECAY)
         codebook.embedding_sum.lerp_(sums, 1 - DECAY)

@@ -27,7 +27,7 @@ from .starting import scale_layers
 from .together import adopt_first, rank, workers
 from .training import Run
 
-AGENT_CROPS, PERSON_CROPS, CROP_FRAMES = 2, 8, 16
+AGENT_CROPS, PERSON_CROPS, CROP_FRAMES = 4, 8, 16
 """Of one step, shared out among the processes."""
 QUANTIZE_FROM = 500
 FIT_BATCHES = 48
@@ -102,7 +102,8 @@ class CodecTraining:
 
     def after(self, step: int) -> None:
         if self._last is not None:
-            follow(self.mimi, self._last, self._generator, revive=step % 20 == 0)
+            revive = step % 20 == 0
+            follow(self.mimi, self._last, self.agent_crops, self._generator, revive)
 
     def _heard(
         self, latent: Tensor, quantized: Quantized | None, phones: Tensor

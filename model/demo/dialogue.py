@@ -30,7 +30,10 @@ STOP_FRAMES = 4
 INTERRUPTED = 0.3
 LONG_SILENCE = 0.3
 SHORT_WAIT = 0.4
-MIDDLE = 0.2
+MIDDLE = 0.3
+"""Share of the calls that are seen from their middle on, without a prefill."""
+ASKING = 0.4
+"""Share of those in which the agent asks at the start whether someone is there."""
 OWN_PROMPT = 0.6
 FIRST_VOICE = 0.65
 UNSURE_SECONDS = 0.12
@@ -42,8 +45,8 @@ NOBODY = -1
 class Mix:
     """How often a person asks what, and how often in a quiet place."""
 
-    known: float = 0.65
-    near_miss: float = 0.14
+    known: float = 0.58
+    near_miss: float = 0.2
     glued: float = 0.05
     quiet: float = 0.4
 
@@ -104,7 +107,7 @@ class Dialogues:
         background = "clean" if rng.random() < mix.quiet else str(rng.choice(BACKGROUNDS))
         if rng.random() < MIDDLE:
             script = self._blank(rng, self.frames, background)
-            script.prompted = True
+            self._begin_in_silence(rng, script)
             self._converse(rng, script, 0, background, mix)
             return self._call(script, torch.zeros(17, 0, dtype=torch.int64))
         persona = self.texts.personas[rng.integers(len(self.texts.personas))]
@@ -133,6 +136,15 @@ class Dialogues:
             stop=none,
             speaking=none.clone(),
         )
+
+    def _begin_in_silence(self, rng: Rng, script: _Script) -> None:
+        """The agent has asked who is there, or does so now; that it never asks again is learnt
+        where the silence that follows is longer than its memory."""
+        if rng.random() < ASKING:
+            self._say(script, self.texts.silence_prompt, 0, int(rng.integers(0, 30)))
+        script.prompted = True
+        if rng.random() < LONG_SILENCE:
+            script.ends += int(rng.integers(0, self.frames))
 
     def _converse(self, rng: Rng, script: _Script, voice: int, background: str, mix: Mix) -> None:
         """Turns until the script is full; the person may wait long, or not let the agent finish."""

@@ -80,7 +80,6 @@ def _party(table: Sequence[tuple[Scene, int]], texts: Texts) -> Party:
 
 def hold(folder: Path, party: Party) -> list[Person]:
     """The people after their calls; two in three talk to the first voice."""
-    torch.set_num_threads(1)
     checkpoint = load_checkpoint(str(folder), device=torch.device("cpu"))
     first, last = checkpoint.info.voices[0], checkpoint.info.voices[-1]
     voices = [first if row % 3 else last for row in range(len(party.people))]

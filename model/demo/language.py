@@ -100,17 +100,17 @@ class LanguageTraining:
         first = weights == 4.0
         return 4 * loss, {
             "text": float(loss.detach()),
-            "text_error": 1 - float(hits[spoken].float().mean()),
-            "first_error": 1 - float(hits[first].float().mean()),
+            "text_error": 1 - _share(hits[spoken]),
+            "first_error": 1 - _share(hits[first]),
         }
 
     def _heard(self, hidden: Tensor, calls: list[Call], figures: dict[str, float]) -> Tensor:
         wanted = torch.stack([call.heard for call in calls])
         marked = wanted != NOBODY
         logits = self.head(hidden[marked])
-        figures["heard_error"] = 1 - float((logits.argmax(-1) == wanted[marked]).float().mean())
-        loss: Tensor = F.cross_entropy(logits, wanted[marked])
-        return loss
+        figures["heard_error"] = 1 - _share(logits.argmax(-1) == wanted[marked])
+        losses = F.cross_entropy(logits, wanted[marked], reduction="sum")
+        return losses / max(1, len(logits))
 
     def _sound(
         self,
@@ -126,7 +126,7 @@ class LanguageTraining:
         codes = column[:, 1 : 1 + AGENT_CODEBOOKS]
         logits = self.lm.depformer_logits(hidden[call, frame - 1], column[:, 0], codes)
         hits = logits.argmax(-1) == codes
-        figures["code_error"] = 1 - float(hits.float().mean())
+        figures["code_error"] = 1 - _share(hits)
         return F.cross_entropy(logits.flatten(0, 1), codes.flatten())
 
     def _deep(self, calls: list[Call], generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -140,6 +140,11 @@ class LanguageTraining:
         loud, quiet = (DEEP - QUIET_DEEP) // workers(), QUIET_DEEP // workers()
         chosen = torch.cat([_best(sounding, loud), _best(silent, quiet)])
         return chosen // speaking.shape[1], chosen % speaking.shape[1]
+
+
+def _share(hits: Tensor) -> float:
+    """All, where there is nothing to hit: nobody may have spoken in the calls of a step."""
+    return float(hits.float().mean()) if hits.numel() else 1.0
 
 
 def _best(score: Tensor, count: int) -> Tensor:

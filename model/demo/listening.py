@@ -30,7 +30,7 @@ LEVELS = {
     "hum": (0.001, 0.03),
     "keyboard": (0.001, 0.02),
     "music": (0.001, 0.03),
-    "babble": (0.001, 0.025),
+    "babble": (0.001, 0.04),
     "echo": (0.001, 0.006),
 }
 """RMS of each background, lowest and highest, where speech is `SPEECH_RMS`."""

@@ -36,9 +36,9 @@ class Plan:
     workers: int = 2
     size: Size = field(default_factory=Size)
     codec_steps: int = 2600
-    decoder_steps: int = 2400
-    language_steps: int = 4500
-    takes: int = 6
+    decoder_steps: int = 3000
+    language_steps: int = 3400
+    takes: int = 5
     """In how many conditions each utterance is encoded for the language model."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,11 +46,15 @@ def run_together(workers: int, work: Callable[..., None], *args: object) -> None
 def share_out(
     work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], workers: int
 ) -> list[Result]:
-    """What `work` returns for each job, done by so many processes, each on its own."""
+    """What `work` returns for each job, done by so many processes, each on its own.
+
+    Raises `BrokenProcessPool` where one of them was killed.
+    """
     if workers == 1:
         return [work(*job) for job in jobs]
-    with get_context("spawn").Pool(workers) as pool:
-        return pool.starmap(work, jobs, chunksize=1)
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+        return list(pool.map(work, *zip(*jobs, strict=True)))
 
 
 def _join(

@@ -49,8 +49,8 @@ QUESTIONS = tuple(
     map(
         question,
         (
-            "what is the capital of France",
-            "how many legs does a spider have",
+            "how fast is light",
+            "how old are you",
             "how far away is the moon",
         ),
     )

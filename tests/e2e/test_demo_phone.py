@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from model.demo.sounds import telephone
 from model.demo.texts import TEXTS, load_texts
 from tests.e2e.accounts import check_chain
 from tests.e2e.asking import LOUD, QUESTIONS, ask, heard_lines, made_out, spoken, until_said
@@ -22,7 +23,7 @@ async def test_a_phone_is_greeted_and_answered(
     livekit: LiveKitServer, start_worker: WorkerFactory, room_name: str
 ) -> None:
     worker = await start_worker("--model", "demo", "--max-sessions", "1", echo=False)
-    question = QUESTIONS[0]
+    question = QUESTIONS[-1]
     phone = phone_in(livekit.url, room_name)
     await phone.connect()
     await phone.publish()
@@ -33,7 +34,7 @@ async def test_a_phone_is_greeted_and_answered(
 
     await set_status(phone, "active")
     await until_said(phone, 1)
-    await ask(phone, at_microphone(spoken(question.words)))
+    await ask(phone, at_microphone(telephone(spoken(question.words))))
     lines = heard_lines(phone.sound())
     print("heard:", lines, "read:", [segment.text for segment in phone.segments])
     assert made_out(lines) == [load_texts(TEXTS).personas[0].greeting, question.answer]

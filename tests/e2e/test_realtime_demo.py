@@ -28,7 +28,7 @@ from tests.fakes.server import Server, serving, until_free
 
 pytestmark = pytest.mark.e2e
 
-FRANCE, _, MOON = QUESTIONS
+LIGHT, _, MOON = QUESTIONS
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ async def server(demo_engine: Engine) -> AsyncIterator[Server]:
 
 async def test_openai_python_over_a_websocket(server: Server) -> None:  # contract: F2 F3
     async with connected(server) as connection:
-        await append(connection, asked(FRANCE))
-        for line in (GREETING, FRANCE.answer):
+        await append(connection, asked(LIGHT))
+        for line in (GREETING, LIGHT.answer):
             words, sound, status = await answer_of(connection)
             assert (squeeze(words), status) == (line, "completed")
             assert lines_in(sound) == [line]
@@ -74,11 +74,11 @@ async def test_openai_python_over_webrtc(server: Server) -> None:
         await browser.take(call.text)
         assert transcript(await browser.until("response.done")) == GREETING
         for _ in range(TIMES):
-            browser.say(spoken(FRANCE.words))
+            browser.say(spoken(LIGHT.words))
             answer = transcript(await browser.until("response.done"))
             if answer not in FALLBACKS:
                 break
-        assert answer == FRANCE.answer
+        assert answer == LIGHT.answer
         # A jitter buffer repeats and skips where the machine is busy: that it is heard is enough.
         assert len(spoken_parts(browser.sound())) >= 2
         await client.realtime.calls.hangup(call.response.headers["Location"].rsplit("/", 1)[1])
@@ -93,9 +93,9 @@ def transcript(done: dict[str, Any]) -> str:
 @pytest.mark.parametrize("kind", CLIENTS)
 async def test_a_duplex_client(kind: str, server: Server) -> None:  # contract: C6
     async with make(kind, server) as client:
-        audio, words = await converse(client, asked(FRANCE))
-    assert squeeze(words) == f"{GREETING} {FRANCE.answer}"
-    assert lines_in(audio) == [GREETING, FRANCE.answer]
+        audio, words = await converse(client, asked(LIGHT))
+    assert squeeze(words) == f"{GREETING} {LIGHT.answer}"
+    assert lines_in(audio) == [GREETING, LIGHT.answer]
 
 
 STALL_MS = 5000
@@ -107,7 +107,7 @@ MODELS: dict[str, tuple[Make, Question]] = {
         lambda server, http: openai.realtime.RealtimeModel(
             base_url=server.url + "/v1", api_key="any"
         ),
-        FRANCE,
+        LIGHT,
     ),
     "nvidia": (
         lambda server, http: nvidia.RealtimeModel(

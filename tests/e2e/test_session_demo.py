@@ -23,7 +23,7 @@ from tests.fakes.sink import ListSink
 
 pytestmark = pytest.mark.e2e
 
-FRANCE, SPIDER, MOON = QUESTIONS
+LIGHT, AGE, MOON = QUESTIONS
 SOFT = replace(STOCK, only_responses=False, continuation=None)
 """Stock mood, of which every frame is seen and every frame is the test's own."""
 HARD = CHAT
@@ -62,9 +62,9 @@ class Call:
         """Greeted, asked, and in the middle of the answer; all frames so far."""
         frames = await self.say(silence(GREETING_FRAMES))
         assert words(frames) == GREETING
-        answer = await self.say(asked(FRANCE, before=0, after=MIDDLE))
+        answer = await self.say(asked(LIGHT, before=0, after=MIDDLE))
         begun = words(answer)
-        assert begun and FRANCE.answer.startswith(begun) and begun != FRANCE.answer
+        assert begun and LIGHT.answer.startswith(begun) and begun != LIGHT.answer
         return frames + answer
 
     async def end(self) -> None:
@@ -95,10 +95,10 @@ async def test_after_a_soft_cancel_the_next_question_is_answered(
     assert call.session.holding and all(frame.held for frame in held)
     # What the first one emits was decided a position before.
     assert {frame.text_token for frame in held[1:]} == {PAD}
-    after = await call.say(asked(SPIDER, before=0))
+    after = await call.say(asked(AGE, before=0))
     assert not call.session.holding
-    assert words(held + after) == SPIDER.answer, "the old answer is not taken up again"
-    assert lines(held + after) == [SPIDER.answer]
+    assert words(held + after) == AGE.answer, "the old answer is not taken up again"
+    assert lines(held + after) == [AGE.answer]
     end = call.sink.all("done")[-1]
     assert end.id != cut.id and (end.epoch, end.status) == (0, "completed")
     everything = before + held + after
@@ -137,8 +137,8 @@ async def test_a_hard_cancel_restarts_the_conversation(
     for field in ("position", "text_token", "text"):
         assert [getattr(one, field) for one in new] == [getattr(one, field) for one in again]
     assert all(np.array_equal(one.pcm, other.pcm) for one, other in zip(new, again, strict=True))
-    answer = await call.say(asked(SPIDER, before=0))
-    assert words(answer) == SPIDER.answer and lines(answer) == [SPIDER.answer]
+    answer = await call.say(asked(AGE, before=0))
+    assert words(answer) == AGE.answer and lines(answer) == [AGE.answer]
     bound = call.sink.all("bound")
     assert [epoch for epoch, _ in bound] == [0, 1] and len({count for _, count in bound}) == 1
     await call.end()

@@ -149,6 +149,22 @@ def test_silence_is_broken_once(
         )
 
 
+def test_after_its_prompt_it_stays_silent_longer_than_its_memory(
+    config: ModelConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialogue, "MIDDLE", 1.0)
+    monkeypatch.setattr(dialogue, "ASKING", 1.0)
+    monkeypatch.setattr(dialogue, "LONG_SILENCE", 1.0)
+    prompt = load_texts().silence_prompt
+    longest = 0
+    for seed in range(8):
+        said = spoken(draw(config, tokenizer, seed))
+        assert said[0][1] == prompt
+        assert said[1:2] == [] or said[1][1] != prompt
+        longest = max(longest, (said[1][0] if said[1:] else FRAMES) - said[0][0])
+    assert longest > config.lm.context
+
+
 def test_the_unknown_gets_the_fallback_that_its_length_demands(
     config: ModelConfig, tokenizer: Tokenizer
 ) -> None:

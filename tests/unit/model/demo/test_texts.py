@@ -37,7 +37,7 @@ def test_the_fallback_follows_from_how_long_someone_spoke() -> None:
     [
         ('ask = ["hello", "good morning", "hi there"]', 'ask = ["hello", "hi there"]', "'hello'"),
         ('"what is your name"', '"hello"', "share a wording"),
-        ('say = "That makes four."', 'say = "You are welcome."', "the same"),
+        ('say = "Two and two makes four."', 'say = "You are welcome."', "the same"),
         ("up_to_seconds = 2.4", "up_to_seconds = 0.4", "order"),
         ('"my uncle repairs clocks in his basement"', '"what"', "trained and tested on"),
         ('"why do cats purr"', '"are you a human"', "known questions"),
