@@ -20,13 +20,13 @@ def read_wav(path: Path) -> NDArray[np.float32]:
     except (soundfile.SoundFileError, OSError):
         what = "is no audio file that can be read" if path.is_file() else "there is no such file"
         raise CommandError(f"{path}: {what}; give a WAV") from None
-    if not len(samples):
-        raise CommandError(f"{path}: has no samples; give a WAV with sound in it")
     if not np.isfinite(samples).all():
         raise CommandError(f"{path}: holds samples that are no numbers; write it anew")
     # Finite, but far beyond full scale, would overflow inside the codec.
     mono = np.clip(samples, -1.0, 1.0).mean(axis=1)
     resampled = mono if rate == SAMPLE_RATE else soxr.resample(mono, rate, SAMPLE_RATE)
+    if not len(resampled):
+        raise CommandError(f"{path}: has no samples at 24 kHz; give a WAV with sound in it")
     return np.asarray(resampled, dtype=np.float32)
 
 

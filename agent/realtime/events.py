@@ -16,6 +16,9 @@ from agent.errors import SessionError
 
 MAX_EVENT_BYTES = 15 * 1024 * 1024
 MAX_DEPTH = 64
+MAX_PARTS = 100_000
+"""Values in one event, about; sound is one string however long. Millions of small ones would keep
+every other call waiting while they are read."""
 
 
 class ClientEvent(BaseModel):
@@ -246,6 +249,8 @@ def load_json(text: str | bytes) -> dict[str, Any]:
     """One JSON object, or `event_too_large` or `invalid_json`."""
     if len(text) > MAX_EVENT_BYTES:
         raise SessionError("event_too_large", f"an event has at most {MAX_EVENT_BYTES} bytes")
+    if _parts(text) > MAX_PARTS:
+        raise SessionError("event_too_large", f"an event has at most {MAX_PARTS} values")
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -263,6 +268,13 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 def dump_json(event: dict[str, Any]) -> str:
     """One event as the text of a message."""
     return _ENCODE(event)
+
+
+def _parts(text: str | bytes) -> int:
+    """No fewer than the values in this JSON text, found without reading it."""
+    if isinstance(text, bytes):
+        return sum(map(text.count, (b",", b"[", b"{")))
+    return sum(map(text.count, ",[{"))
 
 
 def _deeper_than(value: object, depth: int) -> bool:

@@ -28,7 +28,8 @@ from tests.parity.lm_oracle import moshi_model
 pytestmark = pytest.mark.parity
 CONTEXT = 60
 FRAMES = 80
-"""Round the ring and on."""
+TRAINED_FRAMES = 240
+"""Both round the ring and on, behind a prompt of 27 positions."""
 STEPS = 8
 BOUND = 1e-4
 """Absolute where weights are trained. Random ones give logits in the hundreds, so there the errors
@@ -124,6 +125,8 @@ def measure(ours: Ours, reference: LMModel, config: ModelConfig, frames: int) ->
             column = ours.column(users[:, frame])
             text, audio, decided = ours.step(users[:, frame])
             their_text, their_audio = theirs(reference, column, decided)
+            chosen = torch.cat([text.argmax(-1, True), audio.argmax(-1)])
+            assert decided.tolist() == chosen.tolist(), "a greedy call takes the best"
             seen.text = max(seen.text, seen.take(text[None], their_text[None]))
             seen.audio = max(seen.audio, seen.take(audio, their_audio))
             seen.scale = max(seen.scale, float(their_audio.abs().max()))
@@ -152,5 +155,6 @@ def test_trained_weights(rows: int, slot: int) -> None:  # Gate B
     checkpoint = load_checkpoint("demo", device=torch.device("cpu"), dtype=torch.float32)
     config = replace(checkpoint.info.config, attention_window="moshi")
     reference = moshi_model(checkpoint.lm.state_dict(), config.lm)
-    seen = measure(Ours(checkpoint.lm, config, rows, slot), reference, config, FRAMES)
+    assert config.lm.context < TRAINED_FRAMES
+    seen = measure(Ours(checkpoint.lm, config, rows, slot), reference, config, TRAINED_FRAMES)
     assert max(seen.text, seen.audio) <= BOUND

@@ -28,3 +28,12 @@ def test_samples_that_are_no_numbers_are_refused(tmp_path: Path, bad: float) -> 
 def test_samples_beyond_full_scale_are_clipped(tmp_path: Path) -> None:
     samples = read_wav(written(tmp_path / "in.wav", [0.25, 3e38, -7.0]))
     assert samples.tolist() == [0.25, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(("count", "rate"), [(0, 24_000), (1, 96_000), (3, 192_000)])
+def test_a_recording_too_short_for_a_sample_is_refused(
+    tmp_path: Path, count: int, rate: int
+) -> None:
+    soundfile.write(tmp_path / "in.wav", np.zeros(count, np.float32), rate)
+    with pytest.raises(CommandError, match=r"in\.wav: has no samples at 24 kHz"):
+        read_wav(tmp_path / "in.wav")

@@ -261,6 +261,17 @@ async def test_event_too_large_and_the_connection_stays() -> None:
         await client.until("session.heartbeat_ack")
 
 
+@pytest.mark.parametrize("small", ["[],", '{"":0},', "0,"])
+async def test_an_event_of_very_many_values_is_too_large_whatever_its_bytes(small: str) -> None:
+    many = small * 200_000 + "0"
+    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
+        await client.until("session.updated")
+        await client.socket.send_str('{"type": "session.heartbeat", "x": [' + many + "]}")
+        check((await client.until("error"))["error"], "event_too_large")
+        await client.send("session.heartbeat")
+        await client.until("session.heartbeat_ack")
+
+
 @pytest.mark.parametrize("path", [DUPLEX, STOCK])
 async def test_one_too_many_is_refused_with_1013(path: str) -> None:  # contract: A2
     async with serving(FakeEngine(max_sessions=1)) as server, server.connect(STOCK) as first:

@@ -79,6 +79,7 @@ class Schedule:
     def _check(self, caller: RealCaller, expected: list[Said]) -> None:
         assert not caller.failures
         self.slots.add(caller.handle.slot)
+        assert len(caller.of_epoch(caller.epoch)) == caller.seq, "every frame is answered"
         for epoch in range(caller.epoch + 1):
             heard = caller.of_epoch(epoch)
             assert heard == expected[: len(heard)]
@@ -101,6 +102,7 @@ def run_schedules(count: int, alone: list[tuple[Track, list[Said]]]) -> None:
         f"the longest of {longest} frames, slots {sorted(slots)}: all bit-equal"
     )
     assert longest > CODEC_WINDOW_FRAMES * 2 and past_window >= count
+    assert count < 20 or slots == set(range(SLOTS))
 
 
 # contract: I2, A5; Gate A
