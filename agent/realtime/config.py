@@ -7,7 +7,7 @@ nothing of sockets; a `SessionError` says which field is wrong.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ class SessionConfig:
 
     def updated(self, sent: Mapping[str, Any], mood: Mood, limits: Limits) -> SessionConfig:
         """This configuration with what a `session.update` says; raises before anything changed."""
-        extra = _object(sent, "extra_body")
+        extra = _part(sent, "extra_body")
         _refuse_private(extra)
         spec = replace(
             self.spec,
@@ -94,18 +94,33 @@ class SessionConfig:
             continuation=_continuation(extra, mood) or self.continuation,
             fields={**self.fields, **kept},
             names_prompt=self.names_prompt
-            or _named_voice(sent) is not None
+            or _named_voice(sent)[0] is not None
             or sent.get("instructions") is not None,
         )
 
 
-def _object(sent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = sent.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise SessionError("invalid_session_config", f"{key} must be an object", param=key)
-    return value
+def _part(sent: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The object at this dotted path of the session, which itself has the empty one."""
+    part, where = sent, "session"
+    for key in path.split(".") if path else ():
+        where = f"{where}.{key}"
+        value = part.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise SessionError("invalid_session_config", f"{where} must be an object", param=where)
+        part = value
+    return part
+
+
+def _first_of(sent: Mapping[str, Any], *paths: str) -> tuple[Any, str]:
+    """The first of these fields that the client sent, and where it stands; none where none is."""
+    for path in paths:
+        parent, _, key = path.rpartition(".")
+        value = _part(sent, parent).get(key)
+        if value is not None:
+            return value, f"session.{path}"
+    return None, f"session.{paths[0]}"
 
 
 def _refuse_private(extra: Mapping[str, Any]) -> None:
@@ -113,19 +128,18 @@ def _refuse_private(extra: Mapping[str, Any]) -> None:
         raise SessionError(
             "invalid_duplex_runtime_config",
             f"{key} belongs to the server",
-            param=f"extra_body.{key}",
+            param=f"session.extra_body.{key}",
         )
 
 
-def _named_voice(sent: Mapping[str, Any]) -> object:
-    """The voice that the client names, as a string or as `{id}`; none where it names none."""
-    output = _object(_object(sent, "audio"), "output")
-    value = output.get("voice", sent.get("voice"))
-    return value.get("id") if isinstance(value, dict) else value
+def _named_voice(sent: Mapping[str, Any]) -> tuple[object, str]:
+    """The voice that the client names, as a string or as `{id}`, and where; none if it does not."""
+    value, where = _first_of(sent, "audio.output.voice", "voice")
+    return (value.get("id") if isinstance(value, dict) else value), where
 
 
 def _voice(sent: Mapping[str, Any], current: str, mood: Mood, limits: Limits) -> str:
-    value = _named_voice(sent)
+    value, where = _named_voice(sent)
     if value is None:
         return current
     if value == "":
@@ -133,9 +147,7 @@ def _voice(sent: Mapping[str, Any], current: str, mood: Mood, limits: Limits) ->
     if isinstance(value, str) and value in limits.voices:
         return value
     if mood.strict_voice:
-        raise SessionError(
-            "invalid_voice", "voice must be one of GET /v1/voices", param="session.voice"
-        )
+        raise SessionError("invalid_voice", "voice must be one of GET /v1/voices", param=where)
     return f"{value}.pt" if f"{value}.pt" in limits.voices else limits.default.voice
 
 
@@ -147,15 +159,17 @@ def _persona(sent: Mapping[str, Any], current: str, limits: Limits) -> str:
         return limits.default.persona
     if not isinstance(value, str):
         raise SessionError(
-            "invalid_session_config", "instructions must be a string", param="instructions"
+            "invalid_session_config", "instructions must be a string", param="session.instructions"
         )
     if len(value) > MAX_INSTRUCTIONS:
         raise SessionError(
-            "prompt_too_long", f"instructions of {len(value)} characters", param="instructions"
+            "prompt_too_long",
+            f"instructions of {len(value)} characters",
+            param="session.instructions",
         )
     if not is_text(value):
         raise SessionError(
-            "invalid_session_config", "instructions are no valid text", param="instructions"
+            "invalid_session_config", "instructions are no valid text", param="session.instructions"
         )
     return value
 
@@ -168,7 +182,7 @@ def _sampling(
         return current
     if not limits.allow_sampling:
         raise SessionError(
-            "sampling_not_allowed", "this server samples greedily", param="extra_body"
+            "sampling_not_allowed", "this server samples greedily", param="session.extra_body"
         )
     for key, value in given.items():
         _check_sampling(key, value)
@@ -186,7 +200,7 @@ def _check_sampling(key: str, value: object) -> None:
         good = isinstance(value, int) and number and low <= value < 2**63
     if not good:
         raise SessionError(
-            "invalid_session_config", f"{key} is out of range", param=f"extra_body.{key}"
+            "invalid_session_config", f"{key} is out of range", param=f"session.extra_body.{key}"
         )
 
 
@@ -199,7 +213,9 @@ def _cancel_mode(extra: Mapping[str, Any]) -> CancelMode | None:
     if value == "soft":
         return "soft"
     raise SessionError(
-        "invalid_session_config", "cancel_mode is hard or soft", param="extra_body.cancel_mode"
+        "invalid_session_config",
+        "cancel_mode is hard or soft",
+        param="session.extra_body.cancel_mode",
     )
 
 
@@ -209,38 +225,40 @@ def _continuation(extra: Mapping[str, Any], mood: Mood) -> Continuation | None:
         raise SessionError(
             "invalid_session_config",
             "silence_continuation is true or false",
-            param="extra_body.silence_continuation",
+            param="session.extra_body.silence_continuation",
         )
     return DUPLEX_CONTINUATION if wanted and mood.policy.continuation is None else None
 
 
 def _input_format(sent: Mapping[str, Any], current: AudioFormat) -> AudioFormat:
-    nested = _object(_object(sent, "audio"), "input")
-    named = nested.get("format", sent.get("input_audio_format"))
-    encoding = current.encoding if named is None else encoding_of(named, "input_audio_format")
-    rate = sent.get("sample_rate_hz", sent.get("sample_rate"))
-    if rate is None:
-        rate = nested.get("sample_rate_hz")
-    if rate is None and isinstance(named, dict):
-        rate = named.get("rate")
-    if rate is not None:
-        return AudioFormat(encoding, input_rate(rate, "sample_rate_hz"))
-    return AudioFormat(encoding, current.rate if named is None else _usual_rate(encoding))
+    named, where = _first_of(sent, "audio.input.format", "input_audio_format")
+    rate = _first_of(sent, "sample_rate_hz", "sample_rate", "audio.input.sample_rate_hz")
+    return _format(named, where, rate, current, input_rate)
 
 
 def _output_format(sent: Mapping[str, Any], current: AudioFormat) -> AudioFormat:
-    nested = _object(_object(sent, "audio"), "output")
-    named = nested.get("format", sent.get("output_audio_format", sent.get("response_format")))
-    encoding = current.encoding if named is None else encoding_of(named, "output_audio_format")
-    if encoding == "pcm_f32le":
-        raise SessionError(
-            "unsupported_audio_format", "output is pcm16 or G.711", param="output_audio_format"
-        )
-    rate = nested.get("sample_rate_hz")
-    if rate is None and isinstance(named, dict):
-        rate = named.get("rate")
-    if rate is not None:
-        return AudioFormat(encoding, output_rate(rate, "audio.output.sample_rate_hz"))
+    names = ("audio.output.format", "output_audio_format", "response_format")
+    named, where = _first_of(sent, *names)
+    rate = _first_of(sent, "audio.output.sample_rate_hz")
+    wanted = _format(named, where, rate, current, output_rate)
+    if wanted.encoding == "pcm_f32le":
+        raise SessionError("unsupported_audio_format", "output is pcm16 or G.711", param=where)
+    return wanted
+
+
+def _format(
+    named: Any,
+    where: str,
+    rate: tuple[Any, str],
+    current: AudioFormat,
+    checked: Callable[[object, str], int],
+) -> AudioFormat:
+    """The format named at `where`; its rate stands beside it, inside it, or goes without saying."""
+    encoding = current.encoding if named is None else encoding_of(named, where)
+    if rate[0] is None and isinstance(named, dict):
+        rate = named.get("rate"), f"{where}.rate"
+    if rate[0] is not None:
+        return AudioFormat(encoding, checked(*rate))
     return AudioFormat(encoding, current.rate if named is None else _usual_rate(encoding))
 
 

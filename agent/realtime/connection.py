@@ -172,20 +172,32 @@ class Connection:
     def _check_update(self, session: Session, config: SessionConfig) -> None:
         """Refuse what is fixed by now; nothing has been changed yet."""
         if self._decoder.format is not None and config.input != self._config.input:
-            raise SessionError("bad_event", "the input format is fixed by the first audio")
+            raise SessionError(
+                "bad_event",
+                "the input format is fixed by the first audio",
+                param="session.audio.input.format",
+            )
         models = (self._config.fields.get("model"), config.fields.get("model"))
         if self._mood.strict_voice and models[0] is not None and models[0] != models[1]:
-            raise SessionError("model_update_unsupported", "the model is fixed", param="model")
+            raise SessionError(
+                "model_update_unsupported", "the model is fixed", param="session.model"
+            )
         if not session.bound:
             return
         if config.spec.voice != session.spec.voice:
-            raise SessionError("voice_update_unsupported", "the voice is fixed", param="voice")
+            raise SessionError(
+                "voice_update_unsupported", "the voice is fixed", param="session.voice"
+            )
         if config.spec.persona != session.spec.persona:
             raise SessionError(
-                "persona_update_unsupported", "the persona is fixed", param="instructions"
+                "persona_update_unsupported",
+                "the persona is fixed",
+                param="session.instructions",
             )
         if config.spec.sampling != session.spec.sampling:
-            raise SessionError("invalid_duplex_runtime_config", "the sampler is fixed")
+            raise SessionError(
+                "invalid_duplex_runtime_config", "the sampler is fixed", param="session.extra_body"
+            )
 
     def _take_up(self, config: SessionConfig) -> None:
         self._config = config
@@ -225,14 +237,14 @@ class Connection:
                 self.projection.emit(label)
 
     def _format_of(self, event: client.InputAppend) -> AudioFormat:
-        encoding, rate = self._config.input.encoding, event.sample_rate_hz
+        encoding, rate, where = self._config.input.encoding, event.sample_rate_hz, "sample_rate_hz"
         if event.format is not None:
             encoding = encoding_of(event.format, "format")
             if rate is None and isinstance(event.format, dict):
-                rate = event.format.get("rate")
+                rate, where = event.format.get("rate"), "format.rate"
         if rate is None:
             return AudioFormat(encoding, self._config.input.rate)
-        return AudioFormat(encoding, input_rate(rate, "sample_rate_hz"))
+        return AudioFormat(encoding, input_rate(rate, where))
 
     def _commit(self, event: client.InputCommit) -> None:
         session = self._open_session
@@ -252,9 +264,13 @@ class Connection:
             self._open_session.cancel()
 
     def _create_item(self, event: client.ItemCreate) -> None:
-        for audio in self._items.audio_of(event):
+        for where, audio in self._items.audio_of(event).items():
             append = client.InputAppend(type="input_audio_buffer.append", audio=audio)
-            self._append(append)
+            try:
+                self._append(append)
+            except SessionError as error:
+                error.param = where
+                raise
         self._items.create(event)
 
     # Responses.

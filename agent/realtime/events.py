@@ -19,6 +19,8 @@ MAX_DEPTH = 64
 MAX_PARTS = 100_000
 """Values in one event, about; sound is one string however long. Millions of small ones would keep
 every other call waiting while they are read."""
+MAX_EVENT_ID = 512
+"""Characters; every error repeats them."""
 
 
 class ClientEvent(BaseModel):
@@ -26,7 +28,9 @@ class ClientEvent(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    event_id: str | None = Field(default=None, description="Echoed in `error.event_id`.")
+    event_id: str | None = Field(
+        default=None, max_length=MAX_EVENT_ID, description="Echoed in `error.event_id`."
+    )
 
 
 class SessionUpdate(ClientEvent):
@@ -289,7 +293,7 @@ def _deeper_than(value: object, depth: int) -> bool:
 def event_id_of(message: dict[str, Any]) -> str | None:
     """The client's own id, where it is one that can be echoed."""
     value = message.get("event_id")
-    return value if isinstance(value, str) and len(value) <= 512 else None
+    return value if isinstance(value, str) and len(value) <= MAX_EVENT_ID else None
 
 
 def parse(message: dict[str, Any]) -> AnyClientEvent:

@@ -44,8 +44,8 @@ class Items:
         )
         self._projection.item_done(previous, item)
 
-    def audio_of(self, event: client.ItemCreate) -> list[Any]:
-        """The audio parts of a new item; refuses first what cannot be created."""
+    def audio_of(self, event: client.ItemCreate) -> dict[str, Any]:
+        """The audio of a new item by where it stands; refuses first what cannot be created."""
         item = event.item
         if not isinstance(item.get("type"), str):
             raise SessionError("bad_event", "item.type must be a string", param="item.type")
@@ -55,7 +55,11 @@ class Items:
         if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
             raise SessionError("bad_event", "item.content must be a list", param="item.content")
         self._conversation.check_new(item.get("id", ""), event.previous_item_id)
-        return [part["audio"] for part in content if part.get("audio") is not None]
+        return {
+            f"item.content.{number}.audio": part["audio"]
+            for number, part in enumerate(content)
+            if part.get("audio") is not None
+        }
 
     def create(self, event: client.ItemCreate) -> None:
         """Store an item and say so; its audio has been appended, its text is not read."""

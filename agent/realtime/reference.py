@@ -21,8 +21,9 @@ HEAD = """# Realtime API reference
 Generated from the event models by `python -m agent.realtime.reference`; do not edit.
 What the events do together stands in [realtime.md](realtime.md).
 
-Every client event may carry `event_id`, which an `error` caused by it echoes. Every server event
-carries `event_id`, and all but `session.created` carry `server_event_seq`.
+Every client event may carry `event_id`, a string of at most 512 characters, which an `error` caused
+by it echoes. Every server event carries `event_id`, and all but `session.created` carry
+`server_event_seq`.
 """
 
 
