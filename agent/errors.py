@@ -42,9 +42,9 @@ CODES: dict[str, ErrorCode] = {
     # The socket and its messages.
     "config_timeout": _invalid("Send the first message within 10 s of connecting.", "at open"),
     "invalid_json": _invalid("Send one JSON object per text frame."),
-    "bad_event": _invalid("Correct the field named in `param`."),
+    "bad_event": _invalid("Correct the field named in `param`.", "at open"),
     "event_too_large": _invalid("Keep each message below 15 MiB."),
-    "unknown_event": _invalid("Use an event of docs/api.md."),
+    "unknown_event": _invalid("Use an event of docs/api.md.", "at open"),
     "invalid_event_ack": _invalid("Acknowledge only numbers that were received."),
     "unsupported_session_resume": _invalid("Open a new session; none can be resumed.", "at open"),
     # HTTP requests.
@@ -63,7 +63,9 @@ CODES: dict[str, ErrorCode] = {
     "persona_update_unsupported": _invalid("Name the instructions before the first audio."),
     "model_update_unsupported": _invalid("Open another session for another model."),
     # Audio.
-    "unsupported_audio_format": _invalid("Use pcm16, pcm_f32le or G.711 at 8 to 192 kHz."),
+    "unsupported_audio_format": _invalid(
+        "Use pcm16, pcm_f32le or G.711 at 8 to 192 kHz.", "at open"
+    ),
     "bad_audio": _invalid("Send strict base64 of whole, finite samples in the declared format."),
     "input_backpressure": _limit("Wait for output, then send the same audio again.", "no"),
     "input_audio_buffer_empty": _invalid("Append audio before the commit."),

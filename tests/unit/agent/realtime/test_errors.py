@@ -1,11 +1,15 @@
-"""Every error code, caused over a real socket: its type, the echoed id, and what becomes of it."""
+"""Every error code, caused over a real socket: its type, the echoed id, and what becomes of it.
+
+What becomes of the session is seen and compared with what the table says: a code stands in one of
+the two tables here, or a test names it by the mark `causes` and has to have compared it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,6 +23,7 @@ from agent.realtime.connection import Connection
 from model import FRAME_SAMPLES, PrefillUnavailable, SessionSpec
 from tests.fakes.engine import FakeEngine, talkative
 from tests.fakes.server import Client, Server, serving, silence
+from tests.fakes.told import Outcome, Told
 
 pytestmark = pytest.mark.unit
 
@@ -29,12 +34,16 @@ PCM = base64.b64encode(bytes(3840)).decode()
 Cause = Callable[[Client, Server], Awaitable[None]]
 
 
-def check(error: dict[str, Any], code: str, event_id: str | None = None) -> None:
-    """All that an error tells, whoever caused it; the id of the event that did, where one did."""
-    assert (error["code"], error["type"]) == (code, CODES[code].type)
-    assert error["event_id"] == event_id
-    assert error["message"]
-    assert error.get("retryable", False) == CODES[code].retryable
+@pytest.fixture
+def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+    """A test that is marked to cause codes has compared them all."""
+    told = Told()
+    yield told
+    assert told.codes >= _caused(request.node.iter_markers())
+
+
+def _caused(marks: Iterable[pytest.Mark]) -> set[str]:
+    return {code for mark in marks if mark.name == "causes" for code in mark.args}
 
 
 def sends(type_: str, **fields: Any) -> Cause:
@@ -76,6 +85,11 @@ async def changed_persona(client: Client, server: Server) -> None:
     await after_audio(client, instructions="You are a pirate.")
 
 
+async def changed_model(client: Client, server: Server) -> None:
+    for model in ("m", "another"):
+        await client.send("session.update", event_id="evt_x", session={"model": model})
+
+
 async def create_twice(client: Client, server: Server) -> None:
     await client.append(silence())
     await client.until("response.output_audio.delta")
@@ -110,7 +124,7 @@ GOES_ON: dict[str, Cause] = {
     "sampling_not_allowed": updates(extra_body={"seed": 1}),
     "voice_update_unsupported": changed_voice,
     "persona_update_unsupported": changed_persona,
-    "model_update_unsupported": updates(model="another"),
+    "model_update_unsupported": changed_model,
     "unsupported_audio_format": appends(audio=PCM, format="opus"),
     "bad_audio": appends(audio="***"),
     "input_backpressure": backpressure,
@@ -133,72 +147,56 @@ async def opened(server: Server, client: Client, **session: Any) -> None:
     await client.until("session.updated")
 
 
-@pytest.mark.parametrize("code", GOES_ON)
-async def test_refused_and_the_session_goes_on(code: str) -> None:
+AS_FIRST = [code for code in GOES_ON if CODES[code].ends == "no"]
+"""What never ends a session does not when it is the first message, which opens one, either."""
+
+
+@pytest.mark.parametrize(
+    ("code", "first"), [*((code, False) for code in GOES_ON), *((code, True) for code in AS_FIRST)]
+)
+async def test_refused_and_the_session_goes_on(code: str, first: bool, told: Told) -> None:
     engine = FakeEngine()
     async with serving(engine) as server, server.connect(DUPLEX) as client:
-        await opened(server, client, model="m")
+        if not first:
+            await opened(server, client, model="m")
         await GOES_ON[code](client, server)
-        event = await client.until("error")
-        check(event["error"], code, "evt_x")
+        await told.goes_on(client, code, "evt_x")
         engine.step_s = 0.001
-        await client.send("session.heartbeat")
-        await client.until("session.heartbeat_ack")
         await client.append(silence())
         await client.until("response.output_audio.delta")
         await client.send("session.close")
         await client.until("session.closed")
 
 
-AT_OPEN: dict[str, tuple[dict[str, Any], int]] = {
-    "invalid_session_config": ({"instructions": 7}, 1000),
-    "invalid_voice": ({"voice": "nobody.pt"}, 1000),
-    "prompt_too_long": ({"instructions": "x" * 2000}, 1000),
-    "invalid_duplex_runtime_config": ({"extra_body": {"personaplex_model_path": "/x"}}, 1000),
-    "sampling_not_allowed": ({"extra_body": {"temperature_text": 0.5}}, 1000),
-    "unsupported_audio_format": ({"output_audio_format": "pcm_f32le"}, 1000),
+def opens(**session: Any) -> dict[str, Any]:
+    return {"type": "session.update", "session": session}
+
+
+AT_OPEN: dict[str, dict[str, Any]] = {
+    "bad_event": {"type": "session.update", "session": 7},
+    "unknown_event": {"type": "session.fly"},
+    "unsupported_session_resume": {"type": "session.resume", "resume_token": "t"},
+    "invalid_session_config": opens(instructions=7),
+    "invalid_voice": opens(voice="nobody.pt"),
+    "prompt_too_long": opens(instructions="x" * 2000),
+    "invalid_duplex_runtime_config": opens(extra_body={"personaplex_model_path": "/x"}),
+    "sampling_not_allowed": opens(extra_body={"temperature_text": 0.5}),
+    "unsupported_audio_format": opens(output_audio_format="pcm_f32le"),
 }
 
 
 @pytest.mark.parametrize("code", AT_OPEN)
-async def test_refused_at_open_and_the_socket_ends(code: str) -> None:
-    session, close_code = AT_OPEN[code]
+async def test_refused_at_open_and_the_socket_ends(code: str, told: Told) -> None:
     engine = FakeEngine()
     async with serving(engine) as server, server.connect(DUPLEX) as client:
-        await client.send("session.update", event_id="evt_x", session=session)
-        await client.rest()
-        assert client.types == ["error"]
-        check(client.seen[0]["error"], code, "evt_x")
-        assert client.socket.close_code == close_code
+        message = AT_OPEN[code]
+        await client.socket.send_json(message | {"event_id": "evt_x"})
+        await told.refused(client, code, "evt_x")
         assert engine.stats().used == 0
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "personaplex_prefill_slots",
-        "personaplex_model_path",
-        "personaplex_voice_prompt",
-        "personaplex_persona",
-    ],
-)
-async def test_private_keys_are_refused_at_open_and_at_update(key: str) -> None:  # contract: B4
-    async with serving(FakeEngine()) as server:
-        async with server.connect(DUPLEX) as client:
-            refused = {"extra_body": {key: 1}}
-            await client.send("session.update", event_id="evt_x", session=refused)
-            await client.rest()
-            check(client.seen[0]["error"], "invalid_duplex_runtime_config", "evt_x")
-        async with server.connect(STOCK) as client:
-            await client.until("session.updated")
-            await client.send("session.update", event_id="evt_x", session=refused)
-            event = await client.until("error")
-            check(event["error"], "invalid_duplex_runtime_config", "evt_x")
-            await client.send("session.heartbeat")
-            await client.until("session.heartbeat_ack")
-
-
-async def test_prefill_unavailable_is_said_at_open() -> None:  # contract: B6
+@pytest.mark.causes("prefill_unavailable")
+async def test_prefill_unavailable_is_said_at_open(told: Told) -> None:  # contract: B6
     engine = FakeEngine()
 
     def unreadable(spec: SessionSpec) -> Future[int]:
@@ -209,26 +207,19 @@ async def test_prefill_unavailable_is_said_at_open() -> None:  # contract: B6
     engine.prepare = unreadable  # type: ignore[method-assign]
     async with serving(engine) as server, server.connect(DUPLEX) as client:
         await client.send("session.update", event_id="evt_x", session={"voice": "NATM1.pt"})
-        await client.rest()
-        check(client.seen[0]["error"], "prefill_unavailable", "evt_x")
+        await told.refused(client, "prefill_unavailable", "evt_x")
         assert engine.stats().used == 0
 
 
-async def test_resume_as_first_message_ends_the_socket() -> None:
-    async with serving(FakeEngine()) as server, server.connect(DUPLEX) as client:
-        await client.send("session.resume", event_id="evt_x", session_id="s", resume_token="t")
-        await client.rest()
-        check(client.seen[0]["error"], "unsupported_session_resume", "evt_x")
-
-
-async def test_silent_socket_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.causes("config_timeout")
+async def test_silent_socket_times_out(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     monkeypatch.setattr(websocket, "FIRST_MESSAGE_S", 0.05)
     async with serving(FakeEngine()) as server, server.connect(DUPLEX) as client:
-        await client.rest()
-        check(client.seen[0]["error"], "config_timeout")
-        assert client.socket.close_code == 1000
+        await told.refused(client, "config_timeout")
 
 
+@pytest.mark.causes("invalid_json")
+@pytest.mark.parametrize("path", [DUPLEX, STOCK])
 @pytest.mark.parametrize(
     "text",
     [
@@ -239,91 +230,84 @@ async def test_silent_socket_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         '{"type": "session.update", "session": {"speed": 1e999}}',
         '{"a":' * 100 + "1" + "}" * 100,
         '{"type":' + "9" * 5000 + "}",
+        b"{}",
     ],
 )
-async def test_invalid_json(text: str) -> None:
-    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
-        await client.until("session.updated")
-        await client.socket.send_str(text)
-        check((await client.until("error"))["error"], "invalid_json")
-        await client.socket.send_bytes(b"{}")
-        check((await client.until("error"))["error"], "invalid_json")
-        await client.send("session.heartbeat")
-        await client.until("session.heartbeat_ack")
+async def test_invalid_json(text: str | bytes, path: str, told: Told) -> None:
+    async with serving(FakeEngine()) as server, server.connect(path) as client:
+        if isinstance(text, bytes):
+            await client.socket.send_bytes(text)
+        else:
+            await client.socket.send_str(text)
+        await told.goes_on(client, "invalid_json")
 
 
-async def test_event_too_large_and_the_connection_stays() -> None:
-    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
-        await client.until("session.updated")
+@pytest.mark.causes("event_too_large")
+@pytest.mark.parametrize("path", [DUPLEX, STOCK])
+async def test_event_too_large_and_the_connection_stays(path: str, told: Told) -> None:
+    async with serving(FakeEngine()) as server, server.connect(path) as client:
         await client.send("input_audio_buffer.append", audio="A" * (15 * 1024 * 1024 + 1))
-        check((await client.until("error"))["error"], "event_too_large")
-        await client.send("session.heartbeat")
-        await client.until("session.heartbeat_ack")
+        await told.goes_on(client, "event_too_large")
 
 
 @pytest.mark.parametrize("small", ["[],", '{"":0},', "0,"])
-async def test_an_event_of_very_many_values_is_too_large_whatever_its_bytes(small: str) -> None:
+async def test_an_event_of_very_many_values_is_too_large_whatever_its_bytes(
+    small: str, told: Told
+) -> None:
     many = small * 200_000 + "0"
     async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
-        await client.until("session.updated")
         await client.socket.send_str('{"type": "session.heartbeat", "x": [' + many + "]}")
-        check((await client.until("error"))["error"], "event_too_large")
-        await client.send("session.heartbeat")
-        await client.until("session.heartbeat_ack")
+        await told.goes_on(client, "event_too_large")
 
 
+@pytest.mark.causes("resource_exhausted")
 @pytest.mark.parametrize("path", [DUPLEX, STOCK])
-async def test_one_too_many_is_refused_with_1013(path: str) -> None:  # contract: A2
+async def test_one_too_many_is_refused_with_1013(path: str, told: Told) -> None:  # contract: A2
     async with serving(FakeEngine(max_sessions=1)) as server, server.connect(STOCK) as first:
         await first.until("session.updated")
         async with server.connect(path) as client:
             await client.send("session.update", session={})
-            await client.rest()
-            error = client.seen[0]["error"]
-            check(error, "resource_exhausted")
+            error = await told.refused(client, "resource_exhausted", close_code=1013)
             assert (error["current"], error["maximum"]) == (1, 1)
-            assert client.socket.close_code == 1013
 
 
-async def test_a_draining_server_refuses() -> None:  # contract: J3
+@pytest.mark.causes("server_draining")
+async def test_a_draining_server_refuses(told: Told) -> None:  # contract: J3
     async with serving(FakeEngine()) as server:
         server.manager.begin_drain()
         async with server.connect(STOCK) as client:
-            await client.rest()
-            check(client.seen[0]["error"], "server_draining")
-            assert client.socket.close_code == 1013
+            await told.refused(client, "server_draining", close_code=1013)
         async with server.http.get(server.url + "/ready") as response:
             assert response.status == 503
 
 
-@pytest.mark.parametrize(
-    ("code", "told"), [("call_failed", "call_failed"), ("row_failed", "call_failed")]
-)
-async def test_a_lost_call_says_so_and_ends(code: str, told: str) -> None:  # contract: D3
+@pytest.mark.causes("call_failed")
+@pytest.mark.parametrize("code", ["call_failed", "row_failed"])
+async def test_a_lost_call_says_so_and_ends(code: str, told: Told) -> None:  # contract: D3
     engine = FakeEngine()
     async with serving(engine) as server, server.connect(STOCK) as client:
         await client.until("session.updated")
         engine.fail(code)
-        await client.rest()
-        assert client.types[-2:] == ["error", "session.closed"]
-        check(client.seen[-2]["error"], told)
+        await told.ended(client, "call_failed")
 
 
-async def test_a_device_fault_closes_every_call() -> None:  # contract: I5
+@pytest.mark.causes("engine_fault")
+async def test_a_device_fault_closes_every_call(told: Told) -> None:  # contract: I5
     engine = FakeEngine()
     async with serving(engine) as server:
         async with server.connect(STOCK) as client:
             await client.until("session.updated")
             engine.fail("engine_fault")
-            await client.rest()
-            check(client.seen[-2]["error"], "engine_fault")
+            await told.ended(client, "engine_fault")
             assert client.seen[-1]["reason"] == "engine_fault"
         async with server.connect(STOCK) as client:
-            await client.rest()
-            check(client.seen[0]["error"], "engine_fault")
+            await told.refused(client, "engine_fault", close_code=1013)
 
 
-async def test_a_bug_in_a_handler_ends_only_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.causes("internal_error")
+async def test_a_bug_in_a_handler_ends_only_its_session(
+    monkeypatch: pytest.MonkeyPatch, told: Told
+) -> None:
     async with serving(FakeEngine()) as server:
         async with server.connect(STOCK) as other, server.connect(STOCK) as client:
             await other.until("session.updated")
@@ -335,14 +319,13 @@ async def test_a_bug_in_a_handler_ends_only_its_session(monkeypatch: pytest.Monk
 
                 patched.setattr(Connection, "_handle", broken)
                 await client.send("session.heartbeat", event_id="evt_x")
-                await client.rest()
-            check(client.all("error")[0]["error"], "internal_error", "evt_x")
-            assert client.types[-1] == "session.closed"
+                await told.ended(client, "internal_error", "evt_x")
             await other.send("session.heartbeat")
             await other.until("session.heartbeat_ack")
 
 
-async def test_a_client_that_does_not_read_is_cut() -> None:  # contract: J4
+@pytest.mark.causes("output_backpressure")
+async def test_a_client_that_does_not_read_is_cut(told: Told) -> None:  # contract: J4
     engine = FakeEngine(script=talkative)
     async with serving(engine) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
@@ -362,7 +345,7 @@ async def test_a_client_that_does_not_read_is_cut() -> None:  # contract: J4
         await asyncio.wait_for(session.wait_closed(), 20)
         assert engine.stats().used == 0
         tail = await asyncio.wait_for(reader.read(-1), 20)
-        check(_last_error(tail), "output_backpressure")
+        told.compare(_last_error(tail), "output_backpressure", "ended")
         assert session.counters.emitted < session.counters.accepted
         writer.close()
 
@@ -382,47 +365,39 @@ async def _session_of(server: Server) -> Any:
     return server.manager.sessions[0]
 
 
-async def test_http_errors() -> None:
+@pytest.mark.causes("invalid_api_key", "call_not_found", "invalid_sdp", "forbidden_origin")
+async def test_http_errors(told: Told) -> None:
     options = HttpOptions(api_keys=("one", "two"))
     async with serving(FakeEngine(), options) as server:
 
-        async def refused(status: int, code: str, path: str, **request: Any) -> None:
+        async def answers(status: int, code: str, path: str, **request: Any) -> None:
             method = request.pop("method", "GET")
             async with server.http.request(method, server.url + path, **request) as response:
                 assert response.status == status
-                check((await response.json())["error"], code)
+                # What names a call that is not there opens none: nothing ends with it.
+                outcome: Outcome = "goes on" if code == "call_not_found" else "refused"
+                told.compare((await response.json())["error"], code, outcome)
+                assert server.manager.used == 0
 
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic b25l"}):
-            await refused(401, "invalid_api_key", "/v1/realtime", headers=headers)
+            await answers(401, "invalid_api_key", "/v1/realtime", headers=headers)
         bearer, calls = {"Authorization": "Bearer two"}, "/v1/realtime/calls"
-        await refused(404, "call_not_found", calls + "/rtc_none", method="DELETE", headers=bearer)
+        await answers(404, "call_not_found", calls + "/rtc_none", method="DELETE", headers=bearer)
         sdp = bearer | {"Content-Type": "application/sdp"}
-        await refused(400, "invalid_sdp", calls, method="POST", headers=sdp, data=b"nonsense")
+        await answers(400, "invalid_sdp", calls, method="POST", headers=sdp, data=b"nonsense")
         origin = bearer | {"Origin": "https://elsewhere.example.com"}
-        await refused(403, "forbidden_origin", "/v1/models", headers=origin)
+        await answers(403, "forbidden_origin", "/v1/models", headers=origin)
         async with server.http.get(server.url + "/health") as response:
             assert response.status == 200
 
 
 def test_every_code_is_caused_here() -> None:
-    """The table holds only codes that this server can send."""
-    elsewhere = {
-        "config_timeout",
-        "invalid_json",
-        "event_too_large",
-        "resource_exhausted",
-        "server_draining",
-        "call_failed",
-        "engine_fault",
-        "internal_error",
-        "output_backpressure",
-        "prefill_unavailable",
-        "invalid_api_key",
-        "forbidden_origin",
-        "invalid_sdp",
-        "call_not_found",
-    }
-    assert {*GOES_ON, *AT_OPEN, *elsewhere} == set(CODES)
+    """The table holds only codes that this server can send, and their ends have been seen."""
+    tests = [value for name, value in globals().items() if name.startswith("test_")]
+    named = {code for test in tests for code in _caused(getattr(test, "pytestmark", ()))}
+    assert {*GOES_ON, *AT_OPEN, *named} == set(CODES)
+    at_open = {code for code, entry in CODES.items() if entry.ends == "at open"}
+    assert at_open <= {*AT_OPEN, *named}
     with pytest.raises(KeyError):
         SessionError("no_such_code", "")
 
@@ -432,9 +407,9 @@ def test_errors_are_json() -> None:
     assert json.loads(json.dumps(error.payload()))["param"] == "x"
 
 
-@pytest.mark.parametrize("path", [DUPLEX, "/v1/realtime?model=m"])
+@pytest.mark.parametrize("path", [DUPLEX, STOCK])
 async def test_a_mistake_of_ours_at_the_opening_is_said_and_logged(
-    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    path: str, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
@@ -443,8 +418,6 @@ async def test_a_mistake_of_ours_at_the_opening_is_said_and_logged(
     engine = FakeEngine()
     async with serving(engine) as server, server.connect(path) as client:
         await client.send("session.update", session={})
-        await client.rest()
-        assert client.types == ["error"]
-        check(client.seen[0]["error"], "internal_error")
+        await told.refused(client, "internal_error")
     assert "ZeroDivisionError" in caplog.text
     assert engine.stats().used == 0
