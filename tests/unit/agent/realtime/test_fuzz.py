@@ -19,6 +19,7 @@ import pytest
 
 from tests.conftest import SEED
 from tests.fakes.engine import FakeEngine
+from tests.fakes.ogg import opus_stream
 from tests.fakes.server import Client, Server, serving, silence, until_free
 
 pytestmark = pytest.mark.unit
@@ -27,6 +28,9 @@ MESSAGES = 20_000
 PER_CONNECTION = 100
 OPENED = 0.9
 """Share of the connections that begin as they should: a refused opening ends one at once."""
+ROUNDS_BETWEEN_HUGE = 25
+"""Each of the events of about 15 MiB is sent in one round of so many."""
+HUGE = 15 * 2**20
 TYPES = [
     "session.update",
     "session.create",
@@ -143,6 +147,32 @@ async def attack(server: Server, rng: Random, count: int) -> None:
             await reading
 
 
+def huge(number: int) -> tuple[str, str]:
+    """An event of about 15 MiB, and the code that it is refused with."""
+    room = HUGE - 200
+    events: list[tuple[dict[str, Any], str]] = [
+        ({"type": "input_audio_buffer.append", "audio": "A" * room}, "input_backpressure"),
+        ({"type": "input_audio_buffer.append", "audio": "*" * room}, "input_backpressure"),
+        ({"type": "session.update", "session": {"instructions": "x" * room}}, "prompt_too_long"),
+        ({"type": "x" * room}, "unknown_event"),
+        ({"type": "session.heartbeat", "event_id": "x" * room}, "bad_event"),
+        ({"type": "input_audio_buffer.append", "audio": "A" * HUGE}, "event_too_large"),
+    ]
+    event, code = events[number % len(events)]
+    return json.dumps(event), code
+
+
+async def attack_huge(server: Server, number: int) -> None:
+    """It is refused whole, and its connection goes on."""
+    text, code = huge(number)
+    async with server.connect("/v1/realtime?model=m") as client:
+        await client.socket.send_str(text)
+        assert (await client.until("error"))["error"]["code"] == code
+        await client.send("session.heartbeat")
+        await client.until("session.heartbeat_ack")
+    await until_free(server, but=1)
+
+
 async def attack_sdp(server: Server, rng: Random) -> None:
     """An offer of a few lines that are none."""
     body = "\r\n".join(rng.choices(SDP_LINES, k=rng.randrange(6))) + rng.choice(["", "\x00"])
@@ -155,11 +185,18 @@ async def attack_sdp(server: Server, rng: Random) -> None:
 
 async def attack_ogg(server: Server, rng: Random) -> None:
     """A call of NVIDIA's client whose stream is broken, or no stream at all."""
-    async with server.http.ws_connect(server.ws + "/api/chat") as socket:
-        await socket.receive()
-        await socket.send_bytes(b"\x01OggS" + rng.randbytes(rng.randrange(3000)))
-        await socket.send_bytes(rng.randbytes(rng.randrange(300)))
-    await until_free(server, but=1)
+    streams = [b"OggS" + rng.randbytes(rng.randrange(3000)), garbage_in_ogg(rng)]
+    for stream in streams:
+        async with server.http.ws_connect(server.ws + "/api/chat") as socket:
+            await socket.receive()
+            await socket.send_bytes(b"\x01" + stream)
+            await socket.send_bytes(rng.randbytes(rng.randrange(300)))
+        await until_free(server, but=1)
+
+
+def garbage_in_ogg(rng: Random) -> bytes:
+    """Whole and valid pages of an Opus stream, whose packets are none."""
+    return opus_stream([rng.randbytes(rng.randrange(1, 500)) for _ in range(4)])
 
 
 async def bystander(client: Client, stop: asyncio.Event) -> int:
@@ -187,6 +224,8 @@ async def assault(messages: int, seed: int) -> None:
             await attack(server, rng, PER_CONNECTION)
             await attack_ogg(server, rng)
             await attack_sdp(server, rng)
+            if number % ROUNDS_BETWEEN_HUGE == 0:
+                await attack_huge(server, number // ROUNDS_BETWEEN_HUGE)
             if number in (rounds // 2, rounds - 1):
                 engine.heard.clear()
                 engine.stepped.clear()
@@ -200,6 +239,18 @@ async def assault(messages: int, seed: int) -> None:
             assert response.status == 200
     assert memory[-1] - memory[0] < 64 * 2**20, memory
     assert engine.stats().used == 0
+
+
+async def test_what_is_no_opus_in_valid_pages_ends_its_call_with_a_reason() -> None:
+    async with serving(FakeEngine()) as server:
+        async with server.http.ws_connect(server.ws + "/api/chat") as socket:
+            await socket.receive()
+            await socket.send_bytes(b"\x01" + opus_stream([b"\xff" * 3]))
+            while (told := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                if told.data[0] == 5:
+                    break
+            assert told.data.startswith(b"\x05bad_audio")
+        await until_free(server)
 
 
 @pytest.mark.timeout(900)
