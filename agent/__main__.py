@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from agent.command import CommandError, ended_by_signals
+from agent.command import INTERRUPTED, CommandError, ended_by_signals
 
 COMMANDS = {
     "start": ("agent.start", "run the worker and the HTTP app against a LiveKit server"),
@@ -26,7 +26,6 @@ COMMANDS = {
     "sip": ("agent.sip", "provision telephone numbers"),
 }
 BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 def usage() -> str:
@@ -57,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with ended_by_signals():
             module = importlib.import_module(COMMANDS[name][0])
-        args = parser_of(name, module).parse_args(words[1:])
-        return int(module.run(args))
+            return int(module.run(parser_of(name, module).parse_args(words[1:])))
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT

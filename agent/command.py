@@ -6,7 +6,9 @@ others.
 
 from __future__ import annotations
 
+import argparse
 import logging
+import math
 import os
 import signal
 import sys
@@ -14,11 +16,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 128 + signal.SIGINT
 CHATTY = ("livekit", "livekit.agents", "aiohttp.access", "asyncio", "aiortc", "aioice")
 
 
 class CommandError(Exception):
     """Bad input or surroundings; the message says what, where and what to do, in one line."""
+
+
+def amount(text: str) -> float:
+    """A number of a flag, such as seconds: finite and at least 0. For `argparse`."""
+    value = float(text)
+    if not math.isfinite(value) or value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is no finite number of at least 0")
+    return value
 
 
 def configure_logging(level: str) -> None:
@@ -35,8 +46,10 @@ def configure_logging(level: str) -> None:
 
 @contextmanager
 def ended_by_signals(last: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """While nothing is worth saving: SIGINT and SIGTERM end the process at once, after `last`.
+    """SIGINT and SIGTERM end the process at once, after `last`, as shells say it: 128 + number.
 
+    Stands round a whole command. What has something to save gives its event loop handlers of its
+    own while it has; what has something to take down stands in one more of these, with a `last`.
     What a handler raises is lost where it arrives in the callback of a weak reference or in a
     finaliser, as there are in every import; the process would go on as if nobody had asked.
     A signal that is ignored stays so. Main thread only.

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent import settings
-from agent.command import CommandError, configure_logging
+from agent.command import INTERRUPTED, CommandError, configure_logging
 from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
+from agent.interrupts import cancelled_by_signals
 from agent.loading import make_engine
 from agent.manager import SessionManager
 from agent.policy import ROOM
@@ -24,6 +25,7 @@ from agent.session import Session
 from agent.settings import Settings
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo
 from agent.turns import level_dbfs
+from agent.wav import add_tail
 from model import Engine, Pcm
 
 METER_FLOOR_DBFS = -60.0
@@ -32,16 +34,13 @@ METER_EVERY = 3
 """Frames between two drawings of the levels."""
 ANSWER_LIMIT_S = 60.0
 """How long one frame may take where frames wait for each other; slow machines are welcome."""
-TAIL_S = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_arguments(parser, "model", "log")
     parser.add_argument("--input", type=Path, help="a WAV in place of the microphone")
     parser.add_argument("--output", type=Path, help="a WAV in place of the speaker")
-    parser.add_argument(
-        "--tail-s", type=float, default=TAIL_S, help="silence after --input, in seconds"
-    )
+    add_tail(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     outlet = WavOutlet(args.output) if args.output else None
     engine = make_engine(loaded)
     try:
-        asyncio.run(converse(engine, loaded, source, outlet))
+        asyncio.run(cancelled_by_signals(converse(engine, loaded, source, outlet)))
+    except asyncio.CancelledError:
+        return INTERRUPTED
     finally:
         engine.shutdown()
     return 0

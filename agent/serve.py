@@ -150,8 +150,7 @@ async def _wind_down(settings: Settings, manager: SessionManager, worker: Worker
         await manager.close_all("engine_fault")
         return FAULTED
     manager.begin_drain()
-    if manager.sessions:
-        log.info("draining: %d calls may go on %g s", len(manager.sessions), settings.drain_time)
+    log.info("draining: %d calls may go on %g s", len(manager.sessions), settings.drain_time)
     await asyncio.gather(manager.drain(settings.drain_time), worker.drain())
     return STOPPED
 

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from agent.command import CommandError, configure_logging, ended_by_signals
+from agent.command import CommandError, configure_logging
 from agent.loading import EngineFactory, ModelAbout, about_model, make_engine
 from agent.outages import check_server
 from agent.serve import listen, serve
@@ -32,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, log_level="debug")
     configure_logging(settings.log_level)
     _demand_livekit(settings)
-    with ended_by_signals():
-        return run_worker(settings, make_engine, announce, about_model(settings))
+    return run_worker(settings, make_engine, announce, about_model(settings))
 
 
 def run_worker(

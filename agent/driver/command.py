@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import signal
 import sys
 
 import aiohttp
 
+from agent.command import INTERRUPTED
 from agent.driver.lifecycle import RESULT_NAME as LIFECYCLE_NAME
 from agent.driver.lifecycle import Lifecycle
 from agent.driver.load import LoadRun, LoadSession
@@ -25,10 +25,9 @@ from agent.driver.report import (
 )
 from agent.driver.server import default_voice, only_model
 from agent.driver.source import InputAudio, InputError, read_input
+from agent.interrupts import cancelled_by_signals
 
 __all__ = ["add_arguments", "run"]
-
-CANCELLED = 130
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,21 +41,16 @@ def run(args: argparse.Namespace) -> int:
         print(f"driver: {error}", file=sys.stderr)
         return 2
     try:
-        return asyncio.run(_main(options, audio))
+        return asyncio.run(cancelled_by_signals(_main(options, audio)))
     except DriverError as error:
         print(f"driver: {error}", file=sys.stderr)
         return 1
     except asyncio.CancelledError:
         print("driver: cancelled, nothing was reported", file=sys.stderr)
-        return CANCELLED
+        return INTERRUPTED
 
 
 async def _main(options: DriverOptions, audio: InputAudio) -> int:
-    task = asyncio.current_task()
-    assert task is not None
-    # Also where a shell started the driver in the background, with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with aiohttp.ClientSession() as http:
         model = options.model or await only_model(http, options.url, options.api_key)
         voice = options.voice or await default_voice(http, options.url, options.api_key)

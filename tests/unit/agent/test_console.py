@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,10 @@ from agent import devices
 from agent.__main__ import main
 from agent.console import converse
 from agent.devices import SoundCard, WavOutlet, WavSource
+from agent.interrupts import cancelled_by_signals
 from agent.settings import Settings
-from model import FRAME_SAMPLES, SAMPLE_RATE
+from model import FRAME_SAMPLES, SAMPLE_RATE, Pcm
+from tests.e2e.patience import PATIENCE_SECONDS
 from tests.fakes.echo import EchoEngine
 
 pytestmark = pytest.mark.unit
@@ -45,6 +49,33 @@ async def test_every_frame_of_a_file_is_answered(  # contract: C6
     assert np.abs(heard[: SAMPLE_RATE // 2]).max() == pytest.approx(0.3, abs=0.02)
     assert engine.stats().used == 0
     assert capsys.readouterr().out.startswith("agent:")
+
+
+class Interrupted(WavSource):
+    """A file in whose fourth frame somebody presses Ctrl-C."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        super().__init__(path, tail_s=0.0, paced=False)
+        self._number = number
+
+    async def frames(self) -> AsyncIterator[Pcm]:
+        index = 0
+        async for frame in super().frames():
+            index += 1
+            if index == 4:
+                os.kill(os.getpid(), self._number)
+                await asyncio.sleep(PATIENCE_SECONDS)
+            yield frame
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_call_leaves_a_whole_file(spoken: Path, tmp_path: Path, number: int) -> None:
+    engine, out = EchoEngine(max_sessions=1), tmp_path / "out.wav"
+    call = converse(engine, Settings(), Interrupted(spoken, number), WavOutlet(out))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled_by_signals(call))
+    assert soundfile.info(out).frames == 3 * FRAME_SAMPLES
+    assert engine.stats().used == 0
 
 
 @pytest.mark.parametrize(
