@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -66,17 +67,24 @@ def run(args: argparse.Namespace) -> int:
     )
     about = about_model(settings)
     with livekit_server(binary, settings.livekit_port, secret):
-        return run_worker(settings, make_engine, announce, about)
+        return run_worker(settings, make_engine, announce_aside, about)
+
+
+def announce_aside(settings: Settings) -> None:
+    """In a thread of its own: a full pipe that nobody reads holds up neither calls nor the end."""
+    threading.Thread(target=announce, args=(settings,), daemon=True).start()
 
 
 def announce(settings: Settings) -> None:
     """The one line that people wait for."""
     address = "localhost" if settings.bind_host in ("127.0.0.1", "0.0.0.0") else settings.bind_host
-    print(f"\n  Open http://{address}:{settings.port} and talk.  (Ctrl-C ends it.)\n", flush=True)
+    text = f"\n  Open http://{address}:{settings.port} and talk.  (Ctrl-C ends it.)\n\n"
     if settings.api_keys:
-        print("  The page asks for one of the --api-keys when you connect.\n", flush=True)
+        text += "  The page asks for one of the --api-keys when you connect.\n\n"
     if not PAGE.is_dir():
-        print("  The page is not built yet: run `make setup`.\n", file=sys.stderr)
+        text += "  The page is not built yet: run `make setup`.\n\n"
+    # Not by `print`, whose lock the interpreter would wait for at its end.
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 def find_server(settings: Settings) -> str:

@@ -45,9 +45,9 @@ def test_a_file_that_does_not_run_is_one_line(
 
 @pytest.mark.parametrize(("keys", "asked"), [("", False), ("one,two", True)])
 def test_the_key_is_announced_and_not_shown(
-    keys: str, asked: bool, capsys: pytest.CaptureFixture[str]
+    keys: str, asked: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     demo.announce(Settings(api_keys=keys))
-    printed = capsys.readouterr().out
+    printed = capfd.readouterr().out
     assert ("--api-keys" in printed) is asked
     assert "one" not in printed.replace("one of", "")
