@@ -14,10 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-import numpy as np
-
 from agent.command import CommandError
-from agent.wav import frames_of, open_wav, read_wav
+from agent.wav import frames_of, open_wav, read_wav, with_tail
 from model import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Pcm
 
 SPEAKER_FRAMES = 4
@@ -34,8 +32,7 @@ class WavSource:
     """A file, then silence for `tail_s`; in real time where somebody listens to the answer."""
 
     def __init__(self, path: Path, tail_s: float, paced: bool) -> None:
-        tail = np.zeros(round(tail_s * SAMPLE_RATE), np.float32)
-        self._frames = frames_of(np.concatenate((read_wav(path), tail)))
+        self._frames = frames_of(with_tail(read_wav(path), tail_s))
         self._paced = paced
 
     async def frames(self) -> AsyncIterator[Pcm]:

@@ -1,7 +1,8 @@
 """The command `offline`: recordings in, the agent's side of the call out, as fast as it goes.
 
-Several inputs are stepped as one batch. It writes what NVIDIA's own offline script writes: a WAV as
-long as the input and a JSON list with one text entry a frame; on demand the tokens as well.
+Several inputs are stepped as one batch. It writes what NVIDIA's own offline script writes: a WAV
+and a JSON list with one text entry a frame; on demand the tokens as well. Unlike there, a recording
+is followed by silence, in which the answer comes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from agent import settings
 from agent.command import CommandError, configure_logging
 from agent.progress import ProgressBar
 from agent.settings import Settings
-from agent.wav import frames_of, open_wav, read_wav
+from agent.wav import add_tail, frames_of, open_wav, read_wav, with_tail
 from model import (
     AGENT_CODEBOOKS,
     FRAME_SAMPLES,
@@ -62,8 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", nargs="+", type=Path, help="recordings, any rate and format")
     source.add_argument("--codes", nargs="+", type=Path, help=".npy user codes [8, T] instead")
+    add_tail(parser)
     for flag, what in (
-        ("--output", "WAV of the agent, as long as the input"),
+        ("--output", "WAV of the agent, as long as the input and its tail"),
         ("--text", "JSON list, one text entry a frame"),
         ("--tokens", ".npz with text [T] and agent [T, 8]"),
     ):
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     configure_logging(loaded.log_level)
     inputs: list[Path] = args.input or args.codes
     _one_each(args, len(inputs))
-    sources = [read_codes(path) if args.codes else read_sound(path) for path in inputs]
+    sources = [read_codes(path) if args.codes else read_sound(path, args.tail_s) for path in inputs]
     try:
         info = describe(loaded.model)
         _introduce(info)
@@ -121,8 +123,8 @@ def _demand_writable(what: str, path: Path) -> None:
         raise CommandError(f"{what}: cannot be written; name a file in a folder of yours")
 
 
-def read_sound(path: Path) -> Source:
-    samples = read_wav(path)
+def read_sound(path: Path, tail_s: float) -> Source:
+    samples = with_tail(read_wav(path), tail_s)
     return Source(frames_of(samples), len(samples))
 
 

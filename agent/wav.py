@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,27 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from agent.command import CommandError
+from agent.command import CommandError, amount
 from model import FRAME_SAMPLES, SAMPLE_RATE
+
+TAIL_S = 8.0
+"""Time for the longest answer of the demo, and for a model that thinks first."""
+
+
+def add_tail(parser: argparse.ArgumentParser) -> None:
+    """The flag of every command that plays a recording and waits for the answer."""
+    parser.add_argument(
+        "--tail-s",
+        type=amount,
+        default=TAIL_S,
+        metavar="SECONDS",
+        help=f"silence after --input, in which the answer comes (default {TAIL_S:g})",
+    )
+
+
+def with_tail(samples: NDArray[np.float32], seconds: float) -> NDArray[np.float32]:
+    """The samples and so many seconds of silence."""
+    return np.pad(samples, (0, round(seconds * SAMPLE_RATE)))
 
 
 def read_wav(path: Path) -> NDArray[np.float32]:

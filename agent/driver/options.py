@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from agent.command import amount
 
 FRAME_SAMPLES = 1_920
 SAMPLE_RATE = 24_000
@@ -65,13 +66,6 @@ class DriverOptions:
         return cls(**{name: getattr(args, name) for name in cls.__dataclass_fields__})
 
 
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value) or value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is no finite number of at least 0")
-    return value
-
-
 def _count(text: str) -> int:
     value = int(text)
     if value < 0:
@@ -122,10 +116,10 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         default="websocket",
         help="load over the websocket, or through LiveKit rooms with tokens of the same server",
     )
-    group.add_argument("--timeout-s", type=_number, default=180.0, help="bound on any one wait")
+    group.add_argument("--timeout-s", type=amount, default=180.0, help="bound on any one wait")
     group.add_argument(
         "--cleanup-timeout-s",
-        type=_number,
+        type=amount,
         default=5.0,
         help="bound on close and its acknowledgement, and again on the closing handshake",
     )
@@ -142,8 +136,8 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--persona", default=_TEACHER, help="persona of the first session")
     group.add_argument("--secondary-persona", default=_SECONDARY, help="of the second session")
     group.add_argument("--replacement-persona", default=_REPLACEMENT, help="of the replacement")
-    group.add_argument("--tail-s", type=_number, default=2.0, help="zeros after the input")
-    group.add_argument("--drain-s", type=_number, default=2.0, help="fixed wait after the input")
+    group.add_argument("--tail-s", type=amount, default=2.0, help="zeros after the input")
+    group.add_argument("--drain-s", type=amount, default=2.0, help="fixed wait after the input")
     group.add_argument(
         "--replacement-frames",
         type=_count,
@@ -155,12 +149,12 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 def _add_acceptance(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("acceptance")
     group.add_argument("--max-frame-deficit", type=_count, default=4)
-    group.add_argument("--voiced-frame-rms-threshold", type=_number, default=1e-3)
+    group.add_argument("--voiced-frame-rms-threshold", type=amount, default=1e-3)
     group.add_argument("--min-voiced-frames", type=_count, default=5)
     group.add_argument("--minimum-audio-chunks", type=_count, default=2)
-    group.add_argument("--max-client-rtf", type=_number, help="make the client RTF a gate")
-    group.add_argument("--max-stream-rtf", type=_number, help="make the stream RTF a gate")
-    group.add_argument("--max-lag-drift-ms", type=_number, help="make the lag drift a gate")
+    group.add_argument("--max-client-rtf", type=amount, help="make the client RTF a gate")
+    group.add_argument("--max-stream-rtf", type=amount, help="make the stream RTF a gate")
+    group.add_argument("--max-lag-drift-ms", type=amount, help="make the lag drift a gate")
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:

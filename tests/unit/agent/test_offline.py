@@ -21,8 +21,9 @@ def recording(path: Path, seconds: float, rate: int, channels: int = 1) -> Path:
     return path
 
 
-def offline(model: Path, *words: object) -> int:
-    return main(["offline", "--model", str(model), *map(str, words)])
+def offline(model: Path, *words: object, tail_s: float = 0) -> int:
+    options = ["--model", str(model), "--tail-s", str(tail_s)]
+    return main(["offline", *options, *map(str, words)])
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,32 @@ def test_any_format_and_rate_and_one_text_a_frame(
     assert all(isinstance(entry, str) for entry in entries)
     said = capsys.readouterr().err
     assert "real-time factor" in said and "random weights" in said
+
+
+def test_the_answer_has_time_after_the_input(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    """Each input of a batch has its tail; frames before it are what they are without one."""
+    sources = [recording(tmp_path / f"{k}.wav", k * 0.08, 24_000) for k in (4, 9)]
+    runs = []
+    for tail_frames in (0, 5):
+        sounds = [tmp_path / f"{tail_frames}-{row}.wav" for row in range(2)]
+        tokens = [tmp_path / f"{tail_frames}-{row}.npz" for row in range(2)]
+        words = ["--input", *sources, "--output", *sounds, "--tokens", *tokens]
+        assert offline(tiny_checkpoint, *words, tail_s=tail_frames * 0.08) == 0
+        runs.append([np.load(path)["agent"] for path in tokens])
+        lengths = [soundfile.info(path).frames for path in sounds]
+        assert lengths == [(k + tail_frames) * 1920 for k in (4, 9)]
+    for without, with_tail in zip(*runs, strict=True):
+        assert np.array_equal(without, with_tail[: len(without)])
+
+
+@pytest.mark.parametrize("tail", ["-1", "nan", "inf", "long"])
+@pytest.mark.parametrize("command", ["offline", "console"])
+def test_a_tail_that_is_none_is_refused(
+    command: str, tail: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, "--input", "in.wav", f"--tail-s={tail}"])
+    assert "--tail-s" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_several_inputs_are_one_batch_in_which_nobody_hears_anybody(
