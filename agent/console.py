@@ -19,7 +19,7 @@ from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
 from agent.interrupts import cancelled_by_signals
 from agent.loading import make_engine
-from agent.manager import SessionManager
+from agent.manager import DEFAULT_TURNS, SessionManager
 from agent.policy import ROOM
 from agent.session import Session
 from agent.settings import Settings
@@ -102,6 +102,8 @@ class ConsoleSink:
         self._answer = asyncio.Event()
         self._user_dbfs = METER_FLOOR_DBFS
         self._frames = 0
+        self._last_words: int | None = None
+        """The frame of the latest words of this response."""
 
     async def answered(self) -> None:
         await self._answer.wait()
@@ -115,6 +117,7 @@ class ConsoleSink:
 
     def response_started(self, response: ResponseInfo) -> None:
         self._clear_meters()
+        self._last_words = None
         print("agent:", end="", flush=True)
 
     def output(self, frame: OutputFrame) -> None:
@@ -123,10 +126,16 @@ class ConsoleSink:
         self._answer.set()
         if frame.text:
             self._clear_meters()
-            print(frame.text, end="", flush=True)
+            print("\nagent:" * self._is_afresh() + frame.text, end="", flush=True)
+            self._last_words = self._frames
         elif self._meters and self._frames % METER_EVERY == 0 and frame.response_id is None:
             levels = f"you {_bar(self._user_dbfs)}  agent {_bar(level_dbfs(frame.pcm))}"
             print(f"\r{levels}", end="", file=sys.stderr, flush=True)
+
+    def _is_afresh(self) -> bool:
+        """Interrupted, it may go on to its answer before its last sound has faded for a turn."""
+        last = self._last_words
+        return last is not None and self._frames - last > DEFAULT_TURNS.done_frames
 
     def response_done(self, end: ResponseEnd) -> None:
         print(flush=True)

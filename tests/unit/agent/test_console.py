@@ -16,10 +16,11 @@ import soundfile
 
 from agent import devices
 from agent.__main__ import main
-from agent.console import converse
+from agent.console import ConsoleSink, converse
 from agent.devices import SoundCard, WavOutlet, WavSource
 from agent.interrupts import cancelled_by_signals
 from agent.settings import Settings
+from agent.sink import OutputFrame, ResponseEnd, ResponseInfo
 from model import FRAME_SAMPLES, SAMPLE_RATE, Pcm
 from tests.e2e.patience import PATIENCE_SECONDS
 from tests.fakes.echo import EchoEngine
@@ -49,6 +50,37 @@ async def test_every_frame_of_a_file_is_answered(  # contract: C6
     assert np.abs(heard[: SAMPLE_RATE // 2]).max() == pytest.approx(0.3, abs=0.02)
     assert engine.stats().used == 0
     assert capsys.readouterr().out.startswith("agent:")
+
+
+class Silent:
+    """An outlet that nobody hears."""
+
+    def play(self, pcm: Pcm) -> None:
+        pass
+
+
+def say(sink: ConsoleSink, text: str) -> None:
+    """One frame of a response, with these words or none."""
+    pcm = np.zeros(FRAME_SAMPLES, np.float32)
+    token = 5 if text else 3
+    sink.output(OutputFrame(0, 1, 1, pcm, text, token, False, False, "one", 0.0, 0.0, pcm))
+
+
+@pytest.mark.parametrize(("pause", "lines"), [(9, 1), (10, 2)])
+def test_an_answer_after_an_interruption_has_a_line_of_its_own(
+    pause: int, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten frames without words end a line, as ten quiet ones end a response."""
+    sink = ConsoleSink(Silent(), meters=False)
+    sink.response_started(ResponseInfo("one", 0, False, None))
+    for text in (*[""] * 20, " Hello", ",", *[""] * pause, " Nothing", " is"):
+        say(sink, text)
+    sink.response_done(ResponseEnd("one", 0, "completed", "", "", 24 + pause))
+    sink.response_started(ResponseInfo("two", 0, False, None))
+    say(sink, " Yes")
+    sink.response_done(ResponseEnd("two", 0, "completed", "", "", 1))
+    first = ["agent: Hello, Nothing is"] if lines == 1 else ["agent: Hello,", "agent: Nothing is"]
+    assert capsys.readouterr().out.splitlines() == [*first, "agent: Yes"]
 
 
 class Interrupted(WavSource):
