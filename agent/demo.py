@@ -25,11 +25,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.command import CommandError, configure_logging, ended_by_signals
-from agent.loading import about_model, make_engine
-from agent.serve import PAGE
+from agent.ports import listen
 from agent.settings import Settings, load
 from agent.settings import add_arguments as add_settings
-from agent.start import run_worker
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "livekit.yaml"
@@ -65,9 +63,15 @@ def run(args: argparse.Namespace) -> int:
         # Ctrl-C means now, unless a drain time was asked for.
         drain_time=0.0 if args.drain_time is None else settings.drain_time,
     )
-    about = about_model(settings)
-    with livekit_server(binary, settings.livekit_port, secret):
-        return run_worker(settings, make_engine, announce_aside, about)
+    _demand_free(settings.livekit_port)
+    with listen(settings) as listener:
+        # torch takes seconds to import: first what can be wrong without it.
+        from agent.loading import about_model, make_engine
+        from agent.serve import run_worker
+
+        about = about_model(settings)
+        with livekit_server(binary, settings.livekit_port, secret):
+            return run_worker(settings, listener, make_engine, announce_aside, about)
 
 
 def announce_aside(settings: Settings) -> None:
@@ -77,6 +81,8 @@ def announce_aside(settings: Settings) -> None:
 
 def announce(settings: Settings) -> None:
     """The one line that people wait for."""
+    from agent.serve import PAGE
+
     address = "localhost" if settings.bind_host in ("127.0.0.1", "0.0.0.0") else settings.bind_host
     text = f"\n  Open http://{address}:{settings.port} and talk.  (Ctrl-C ends it.)\n\n"
     if settings.api_keys:
@@ -103,7 +109,6 @@ def find_server(settings: Settings) -> str:
 @contextmanager
 def livekit_server(binary: str, port: int, secret: str) -> Iterator[None]:
     """The server, up and answering, until the block ends."""
-    _demand_free(port)
     LOG.parent.mkdir(parents=True, exist_ok=True)
     udp = str(_udp_port(port + 2))
     command = [binary, "--config", str(CONFIG), "--port", str(port), "--udp-port", udp]

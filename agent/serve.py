@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +26,10 @@ from agent.connection import connection_routes
 from agent.dispatch import Defaults
 from agent.http import HttpOptions, build_app
 from agent.job import JobRules
-from agent.loading import ModelAbout
+from agent.loading import EngineFactory, ModelAbout
 from agent.manager import SessionManager
 from agent.metrics import RoomMetrics
+from agent.outages import check_server
 from agent.recording import recording_folder
 from agent.settings import Settings
 from agent.turns import TurnThresholds
@@ -37,27 +39,32 @@ from model import Engine, SessionSpec
 log = logging.getLogger(__name__)
 PAGE = Path(__file__).resolve().parent.parent / "web" / "dist"
 STOPPED, FAULTED = 0, 3
+NOTHING_TO_SAY = ModelAbout()
+SWITCH_INTERVAL_SECONDS = 0.001
+"""Threads of this process take turns this often, so that media is not late behind Python."""
 CLOSE_SECONDS = 2.0
 """How long open HTTP requests may take once the calls are over."""
 POOL_THREADS = 4
 """For what the loop cannot do without blocking: names that are looked up, files of the page."""
 
 
-def listen(host: str, port: int, where: str) -> socket.socket:
-    """Take the port before anything slow happens. Raises `CommandError` naming port and setting."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def run_worker(
+    settings: Settings,
+    listener: socket.socket,
+    engine_of: EngineFactory,
+    announce: Callable[[Settings], None],
+    about: ModelAbout = NOTHING_TO_SAY,
+) -> int:
+    """Reach LiveKit, load, serve; the exit code."""
+    problem = asyncio.run(check_server(settings))
+    if problem is not None:
+        raise CommandError(problem)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    engine = engine_of(settings)
     try:
-        listener.bind((host, port))
-        # Listening too: two sockets that only bind may share a port.
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise CommandError(
-            f"port {port} on {host} cannot be used ({error.strerror}); choose another with {where}"
-        ) from None
-    return listener
+        return asyncio.run(serve(settings, engine, listener, announce, about))
+    finally:
+        engine.shutdown()
 
 
 def default_spec(engine: Engine, settings: Settings) -> SessionSpec:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import logging
-import sys
-from collections.abc import Callable
 
 from agent.command import CommandError, configure_logging
-from agent.loading import EngineFactory, ModelAbout, about_model, make_engine
-from agent.outages import check_server
-from agent.serve import listen, serve
+from agent.ports import listen
 from agent.settings import Settings, check_livekit_url, load
 from agent.settings import add_arguments as add_settings
 
 log = logging.getLogger(__name__)
-SWITCH_INTERVAL_SECONDS = 0.001
-"""Threads of this process take turns this often, so that media is not late behind Python."""
-NOTHING_TO_SAY = ModelAbout()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,27 +24,12 @@ def run(args: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, log_level="debug")
     configure_logging(settings.log_level)
     _demand_livekit(settings)
-    return run_worker(settings, make_engine, announce, about_model(settings))
+    with listen(settings) as listener:
+        # torch takes seconds to import: first what can be wrong without it.
+        from agent.loading import about_model, make_engine
+        from agent.serve import run_worker
 
-
-def run_worker(
-    settings: Settings,
-    engine_of: EngineFactory,
-    announce: Callable[[Settings], None],
-    about: ModelAbout = NOTHING_TO_SAY,
-) -> int:
-    """Take the port, reach LiveKit, load, serve; the exit code."""
-    listener = listen(settings.bind_host, settings.port, "--port (PERSONAPLEX_PORT)")
-    with listener:
-        problem = asyncio.run(check_server(settings))
-        if problem is not None:
-            raise CommandError(problem)
-        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-        engine = engine_of(settings)
-        try:
-            return asyncio.run(serve(settings, engine, listener, announce, about))
-        finally:
-            engine.shutdown()
+        return run_worker(settings, listener, make_engine, announce, about_model(settings))
 
 
 def announce(settings: Settings) -> None:

@@ -19,7 +19,9 @@ from livekit import rtc
 
 from agent import start
 from agent.command import configure_logging
+from agent.ports import listen
 from agent.room import RoomCall
+from agent.serve import run_worker
 from agent.settings import Settings, load
 from agent.sink import OutputFrame
 from agent.speaker import Speaker
@@ -85,7 +87,8 @@ def main() -> int:
 
     settings = load(args)
     configure_logging(settings.log_level)
-    return start.run_worker(settings, engine, start.announce)
+    with listen(settings) as listener:
+        return run_worker(settings, listener, engine, start.announce)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import numpy as np
 
 from agent import start
 from agent.command import CommandError, configure_logging
+from agent.ports import listen
+from agent.serve import run_worker
 from agent.settings import Settings, load
 from tests.fakes.echo import EchoEngine, Heard
 
@@ -47,7 +49,8 @@ def main() -> int:
     try:
         settings = load(args)
         configure_logging(settings.log_level)
-        return start.run_worker(settings, engine, start.announce)
+        with listen(settings) as listener:
+            return run_worker(settings, listener, engine, start.announce)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -11,6 +11,9 @@ import time
 
 from agent import start
 from agent.command import CommandError, configure_logging
+from agent.loading import make_engine
+from agent.ports import listen
+from agent.serve import run_worker
 from agent.settings import load
 from model.device import DeviceStepper
 from model.stepper import StepInput, StepOutput
@@ -36,7 +39,8 @@ def main() -> int:
     try:
         settings = load(args)
         configure_logging(settings.log_level)
-        return start.run_worker(settings, start.make_engine, start.announce)
+        with listen(settings) as listener:
+            return run_worker(settings, listener, make_engine, start.announce)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
