@@ -14,6 +14,7 @@ from typing import Any
 from agent.errors import SessionError
 from agent.policy import DUPLEX, DUPLEX_CONTINUATION, STOCK, CancelMode, Continuation, Policy
 from agent.realtime.audio import AudioFormat, encoding_of, input_rate, output_rate
+from agent.realtime.events import dump_json
 from agent.text import is_text
 from model import SAMPLE_RATE, Sampling, SessionSpec
 
@@ -30,6 +31,8 @@ _OWNED_BY_SERVER = frozenset({"id", "session_id", "extra_body", "capabilities", 
 MAX_FIELDS = 100
 MAX_INSTRUCTIONS = 100_000
 """Characters; far beyond any context, and cheap to refuse before tokenising."""
+MAX_FIELDS_BYTES = 1024 * 1024
+"""Of all fields as JSON: what one HTTP body may bring. A session keeps and echoes them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +86,13 @@ class SessionConfig:
             persona=_persona(sent, self.spec.persona, limits),
             sampling=_sampling(extra, self.spec.sampling, limits),
         )
-        kept = {key: value for key, value in sent.items() if key not in _OWNED_BY_SERVER}
-        if len({*self.fields, *kept}) > MAX_FIELDS:
-            raise SessionError("invalid_session_config", f"a session has {MAX_FIELDS} fields")
         return SessionConfig(
             spec=spec,
             input=_input_format(sent, self.input),
             output=_output_format(sent, self.output),
             cancel_mode=_cancel_mode(extra) or self.cancel_mode,
             continuation=_continuation(extra, mood) or self.continuation,
-            fields={**self.fields, **kept},
+            fields=_fields(sent, self.fields),
             names_prompt=self.names_prompt
             or _named_voice(sent)[0] is not None
             or sent.get("instructions") is not None,
@@ -121,6 +121,20 @@ def _first_of(sent: Mapping[str, Any], *paths: str) -> tuple[Any, str]:
         if value is not None:
             return value, f"session.{path}"
     return None, f"session.{paths[0]}"
+
+
+def _fields(sent: Mapping[str, Any], current: Mapping[str, Any]) -> Mapping[str, Any]:
+    kept = {key: value for key, value in sent.items() if key not in _OWNED_BY_SERVER}
+    fields = {**current, **kept}
+    if len(fields) > MAX_FIELDS:
+        raise SessionError("invalid_session_config", f"a session has {MAX_FIELDS} fields")
+    if len(dump_json(fields)) > MAX_FIELDS_BYTES:
+        raise SessionError(
+            "invalid_session_config",
+            f"the fields of a session have at most {MAX_FIELDS_BYTES} bytes",
+            param="session",
+        )
+    return fields
 
 
 def _refuse_private(extra: Mapping[str, Any]) -> None:

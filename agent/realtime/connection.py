@@ -264,14 +264,15 @@ class Connection:
             self._open_session.cancel()
 
     def _create_item(self, event: client.ItemCreate) -> None:
-        for where, audio in self._items.audio_of(event).items():
+        item, sound = self._items.check(event)
+        for where, audio in sound.items():
             append = client.InputAppend(type="input_audio_buffer.append", audio=audio)
             try:
                 self._append(append)
             except SessionError as error:
                 error.param = where
                 raise
-        self._items.create(event)
+        self._items.create(item, event.previous_item_id)
 
     # Responses.
 

@@ -5,16 +5,20 @@ The model keeps its own memory in its own state; nothing here changes what it sa
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import SessionError
+from agent.realtime.events import dump_json
 
 ROOT = "root"
 """The place before the first item, where a client names it as the item before a new one."""
 MAX_ITEMS = 2_000
 """Oldest items are forgotten beyond this, so that a long call does not grow for ever."""
+MAX_BYTES = 16 * 1024 * 1024
+"""Of all items as JSON: the largest event still fits, and nobody reads more than that back."""
 
 
 @dataclass(slots=True)
@@ -61,7 +65,9 @@ class Conversation:
     """The history of one session, in order."""
 
     def __init__(self) -> None:
-        self._items: dict[str, dict[str, Any]] = {}
+        self._items: dict[str, str] = {}
+        """As JSON: what a client sends as many small values is many times larger as objects."""
+        self._bytes = 0
         self._playback: dict[str, Playback] = {}
 
     @property
@@ -71,9 +77,9 @@ class Conversation:
     def __len__(self) -> int:
         return len(self._items)
 
-    def check_new(self, item_id: str, after: str | None) -> None:
-        """Refuse an id that is taken and a place that there is not."""
-        if item_id in self._items or item_id == ROOT:
+    def check_new(self, item: dict[str, Any], after: str | None) -> None:
+        """Refuse an id that is taken, a place that there is not, and more than can be kept."""
+        if item["id"] in self._items or item["id"] == ROOT:
             raise SessionError(
                 "item_create_duplicate_item_id", "an item has this id already", param="item.id"
             )
@@ -81,41 +87,58 @@ class Conversation:
             raise SessionError(
                 "item_not_found", "no such item in this conversation", param="previous_item_id"
             )
+        if self._bytes + len(dump_json(item)) > MAX_BYTES:
+            raise SessionError(
+                "event_too_large", f"all items have at most {MAX_BYTES} bytes", param="item"
+            )
 
     def add(self, item: dict[str, Any], after: str | None = None) -> str | None:
         """Put a new item at the end or after another one; the id of the one before it."""
         previous = self.last_id if after is None else after
         if previous == ROOT:
             previous = None
-        if previous == self.last_id:
-            self._items[item["id"]] = item
-        else:
-            self._insert(item, previous)
+        at_end = previous == self.last_id
+        self._keep(item)
+        if not at_end:
+            self._move(item["id"], previous)
         if len(self._items) > MAX_ITEMS:
-            del self._items[next(iter(self._items))]
+            self._forget(next(iter(self._items)))
         return previous
 
-    def _insert(self, item: dict[str, Any], previous: str | None) -> None:
-        order = list(self._items.values())
-        at = 0 if previous is None else 1 + list(self._items).index(previous)
-        self._items = {one["id"]: one for one in (*order[:at], item, *order[at:])}
+    def _keep(self, item: dict[str, Any]) -> None:
+        text = dump_json(item)
+        self._bytes += len(text) - len(self._items.get(item["id"], ""))
+        self._items[item["id"]] = text
+
+    def _forget(self, item_id: str) -> None:
+        self._bytes -= len(self._items.pop(item_id))
+
+    def _move(self, item_id: str, previous: str | None) -> None:
+        order = [one for one in self._items if one != item_id]
+        at = 0 if previous is None else 1 + order.index(previous)
+        order.insert(at, item_id)
+        self._items = {one: self._items[one] for one in order}
 
     def update(self, item: dict[str, Any]) -> None:
         """Take a newer state of an item, unless it has been removed."""
         if item["id"] in self._items:
-            self._items[item["id"]] = item
+            self._keep(item)
 
     def get(self, item_id: str) -> dict[str, Any]:
+        item: dict[str, Any] = json.loads(self._text(item_id))
+        return item
+
+    def delete(self, item_id: str) -> None:
+        self._text(item_id)
+        self._forget(item_id)
+
+    def _text(self, item_id: str) -> str:
         try:
             return self._items[item_id]
         except KeyError:
             raise SessionError(
                 "item_not_found", "no such item in this conversation", param="item_id"
             ) from None
-
-    def delete(self, item_id: str) -> None:
-        self.get(item_id)
-        del self._items[item_id]
 
     def play(self, response_id: str) -> Playback:
         """Open the ledger of a response."""

@@ -44,8 +44,8 @@ class Items:
         )
         self._projection.item_done(previous, item)
 
-    def audio_of(self, event: client.ItemCreate) -> dict[str, Any]:
-        """The audio of a new item by where it stands; refuses first what cannot be created."""
+    def check(self, event: client.ItemCreate) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A new item as it is kept, and its audio by where it stands; refuses first."""
         item = event.item
         if not isinstance(item.get("type"), str):
             raise SessionError("bad_event", "item.type must be a string", param="item.type")
@@ -54,29 +54,27 @@ class Items:
         content = item.get("content") or []
         if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
             raise SessionError("bad_event", "item.content must be a list", param="item.content")
-        self._conversation.check_new(item.get("id", ""), event.previous_item_id)
-        return {
-            f"item.content.{number}.audio": part["audio"]
-            for number, part in enumerate(content)
-            if part.get("audio") is not None
-        }
-
-    def create(self, event: client.ItemCreate) -> None:
-        """Store an item and say so; its audio has been appended, its text is not read."""
-        item = event.item
-        content = [
-            {key: value for key, value in part.items() if key != "audio"}
-            for part in item.get("content") or []
-        ]
         stored = {
             **item,
             "id": item.get("id") or new_item_id(),
             "object": "realtime.item",
             "status": "completed",
-            "content": content,
+            "content": [
+                {key: value for key, value in part.items() if key != "audio"} for part in content
+            ],
         }
-        previous = self._projection.item_added(stored, event.previous_item_id)
-        self._projection.item_done(previous, stored)
+        self._conversation.check_new(stored, event.previous_item_id)
+        sound = {
+            f"item.content.{number}.audio": part["audio"]
+            for number, part in enumerate(content)
+            if part.get("audio") is not None
+        }
+        return stored, sound
+
+    def create(self, item: dict[str, Any], after: str | None) -> None:
+        """Keep an item and say so; its audio has been appended, its text is not read."""
+        previous = self._projection.item_added(item, after)
+        self._projection.item_done(previous, item)
 
     def retrieve(self, item_id: str) -> None:
         self._projection.emit(out.ItemRetrieved(item=self._conversation.get(item_id)))
