@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Callable
@@ -12,14 +13,17 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from agent.errors import SessionError
+from agent.errors import Refused, SessionError
+from agent.http_errors import API_PATHS, error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 """Browsers cannot set headers on a websocket; stock clients send the key as a subprotocol."""
-PROTECTED = ("/v1/", "/api/", "/metrics")
 SECRET_PATHS = ("/v1/realtime", "/v1/realtime/calls")
 MAX_SECRETS = 10_000
+MAX_SECRETS_BYTES = 64 * 1024 * 1024
+"""Of all their session objects as JSON: 6 KiB each when there are so many, and 64 of the largest
+that a body may bring."""
 
 
 class ClientSecrets:
@@ -27,24 +31,35 @@ class ClientSecrets:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._issued: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._issued: dict[str, tuple[float, str]] = {}
+        self._bytes = 0
         self._calls: dict[str, str] = {}
         """Paths of calls, with the key that each was made with."""
 
     def mint(self, lifetime_s: int, session: dict[str, Any]) -> tuple[str, int]:
-        """A new secret and the second at which it ends."""
+        """A new secret and the second at which it ends.
+
+        `resource_exhausted` where no more can be kept: those that were given out stay good.
+        """
         self._forget_expired()
-        if len(self._issued) >= MAX_SECRETS:
-            del self._issued[next(iter(self._issued))]
+        text = json.dumps(session)
+        if len(self._issued) >= MAX_SECRETS or self._bytes + len(text) > MAX_SECRETS_BYTES:
+            raise Refused(
+                "resource_exhausted", "no more client secrets until others expire", param="session"
+            )
         value = f"ek_{secrets.token_urlsafe(32)}"
         expires = self._now() + lifetime_s
-        self._issued[value] = (expires, session)
+        self._issued[value] = (expires, text)
+        self._bytes += len(text)
         return value, int(expires)
 
     def session_of(self, value: str) -> dict[str, Any] | None:
         """The session object of a secret that is still good."""
         entry = self._issued.get(value)
-        return entry[1] if entry is not None and entry[0] > self._now() else None
+        if entry is None or entry[0] <= self._now():
+            return None
+        session: dict[str, Any] = json.loads(entry[1])
+        return session
 
     def adopt(self, value: str, path: str) -> None:
         """The call at this path was made with this key, which may end it even when expired."""
@@ -61,7 +76,7 @@ class ClientSecrets:
     def _forget_expired(self) -> None:
         now = self._now()
         for value in [value for value, (expires, _) in self._issued.items() if expires <= now]:
-            del self._issued[value]
+            self._bytes -= len(self._issued.pop(value)[1])
 
 
 def key_of(request: web.Request) -> str:
@@ -75,11 +90,6 @@ def key_of(request: web.Request) -> str:
         if name.strip().startswith(SUBPROTOCOL_KEY):
             return name.strip().removeprefix(SUBPROTOCOL_KEY)
     return ""
-
-
-def error_response(status: int, error: SessionError, **headers: str) -> web.Response:
-    """A JSON error body in the shape that API clients read."""
-    return web.json_response({"error": error.payload()}, status=status, headers=headers)
 
 
 def _matches(given: str, keys: tuple[str, ...]) -> bool:
@@ -110,11 +120,7 @@ def guard(
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            response = await _checked(request, handler)
-        except web.RequestPayloadError as error:
-            refusal = SessionError("bad_event", f"the body cannot be read: {error}")
-            response = error_response(400, refusal)
+        response = await _checked(request, handler)
         origin = request.headers.get(hdrs.ORIGIN)
         if origin is not None and not response.prepared and _own_page(request, origins):
             response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
@@ -123,7 +129,7 @@ def guard(
         return response
 
     async def _checked(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.path.startswith(PROTECTED):
+        if not request.path.startswith(API_PATHS):
             return await handler(request)
         if not _own_page(request, origins):
             return error_response(403, SessionError("forbidden_origin", "origin not allowed"))

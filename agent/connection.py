@@ -18,12 +18,12 @@ from livekit import api
 
 from agent.dispatch import Defaults, parse_dispatch
 from agent.errors import SessionError
+from agent.http_errors import busy_response, error_response
 from agent.realtime.events import load_json
 from agent.settings import Settings
 from agent.text import is_text
 
 TOKEN_MINUTES = 15
-RETRY_AFTER_SECONDS = 5
 ROOM_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_NAME = 64
 DISPATCH_KEYS = ("voice", "persona", "seed", "heard")
@@ -41,9 +41,11 @@ def connection_routes(
             room = _room_name(asked)
             person = _person_name(asked)
         except SessionError as error:
-            return web.json_response({"error": error.payload()}, status=400)
+            return error_response(400, error)
         if not has_room(room):
-            return _busy()
+            return busy_response(
+                SessionError("resource_exhausted", "every agent is busy, try again in a moment")
+            )
         return web.json_response(
             {
                 "serverUrl": settings.browser_livekit_url,
@@ -55,13 +57,6 @@ def connection_routes(
         )
 
     return [web.post("/api/connection-details", connection_details)]
-
-
-def _busy() -> web.Response:
-    error = SessionError("resource_exhausted", "every agent is busy, try again in a moment")
-    return web.json_response(
-        {"error": error.payload()}, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)}
-    )
 
 
 def _metadata(asked: dict[str, Any], defaults: Defaults) -> str:

@@ -118,7 +118,7 @@ class SessionError(Exception):
 
 
 class Refused(SessionError):
-    """Admission said no: no slot, shutting down, or the device is gone."""
+    """Not now: no slot, no room for a client secret, shutting down, or the device is gone."""
 
 
 def refusal(error: EngineError) -> Refused:

@@ -15,9 +15,10 @@ from typing import Any
 from aiohttp import web
 from prometheus_client.registry import Collector
 
-from agent.auth import ClientSecrets, error_response, guard
+from agent.auth import ClientSecrets, guard
 from agent.capabilities import server_capabilities
-from agent.errors import SessionError
+from agent.errors import Refused, SessionError
+from agent.http_errors import ServerLog, busy_response, error_response, json_errors
 from agent.manager import SessionManager
 from agent.metrics import registry_for, render
 from agent.realtime.calls import Calls
@@ -142,9 +143,11 @@ class Api:
         try:
             session, seconds = _secret_request(await _json_body(request))
             SessionConfig(self.limits.default).updated(session, STOCK_MOOD, self.limits)
+            value, expires = self.client_secrets.mint(seconds, session)
+        except Refused as error:
+            return busy_response(error)
         except SessionError as error:
             return error_response(400, error)
-        value, expires = self.client_secrets.mint(seconds, session)
         return web.json_response({"value": value, "expires_at": expires, "session": session})
 
 
@@ -175,18 +178,32 @@ def build_app(
     api = Api(manager, options, collectors)
     app = web.Application(
         client_max_size=MAX_BODY_BYTES,
-        middlewares=[guard(options.api_keys, options.cors_origins, api.client_secrets)],
+        middlewares=[
+            guard(options.api_keys, options.cors_origins, api.client_secrets),
+            json_errors,
+        ],
     )
     app.add_routes([*api.routes(), *routes])
     if static is not None:
-        app.add_routes([web.get("/", _page(static / "index.html")), web.static("/", static)])
-
+        app.add_routes(_page_routes(static))
     app.on_shutdown.append(api.shut_down)  # type: ignore[arg-type]  # their Signal
     return app
 
 
-def _page(index: Path) -> Any:
-    async def page(request: web.Request) -> web.FileResponse:
-        return web.FileResponse(index)
+def make_runner(app: web.Application, shutdown_s: float) -> web.AppRunner:
+    """What serves the app; open requests may take `shutdown_s` seconds at the end."""
+    return web.AppRunner(app, shutdown_timeout=shutdown_s, logger=ServerLog())
 
-    return page
+
+def _page_routes(static: Path) -> list[web.RouteDef]:
+    """A route for each file there is: no path that a client makes up reaches the file system."""
+    files = sorted(path for path in static.rglob("*") if path.is_file())
+    named = [(f"/{path.relative_to(static).as_posix()}", path) for path in files]
+    return [web.get(name, _file(path)) for name, path in [("/", static / "index.html"), *named]]
+
+
+def _file(path: Path) -> Any:
+    async def file(request: web.Request) -> web.FileResponse:
+        return web.FileResponse(path)
+
+    return file

@@ -24,7 +24,7 @@ from aiohttp import web
 from agent.command import CommandError
 from agent.connection import connection_routes
 from agent.dispatch import Defaults
-from agent.http import HttpOptions, build_app
+from agent.http import HttpOptions, build_app, make_runner
 from agent.job import JobRules
 from agent.loading import EngineFactory, ModelAbout
 from agent.manager import SessionManager
@@ -99,7 +99,7 @@ async def serve(
         recording_folder(settings.recording),
     )
     worker = Worker(settings, manager, rules)
-    runner = web.AppRunner(
+    runner = make_runner(
         build_app(
             manager,
             http_options(settings, about),
@@ -107,7 +107,7 @@ async def serve(
             collectors=[RoomMetrics(worker.tally)],
             static=PAGE if PAGE.is_dir() else None,
         ),
-        shutdown_timeout=CLOSE_SECONDS,
+        CLOSE_SECONDS,
     )
     await runner.setup()
     await web.SockSite(runner, listener).start()

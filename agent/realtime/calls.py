@@ -26,9 +26,10 @@ from aiortc.exceptions import InvalidStateError
 from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame
 
-from agent.auth import ClientSecrets, error_response, key_of
+from agent.auth import ClientSecrets, key_of
 from agent.errors import Refused, SessionError
 from agent.framing import Samples
+from agent.http_errors import busy_response, error_response
 from agent.manager import SessionManager
 from agent.realtime.config import STOCK_MOOD, Limits
 from agent.realtime.connection import Connection
@@ -209,7 +210,7 @@ class Calls:
                 await call.end("open_failed")
                 raise
         except Refused as error:
-            return error_response(503, error, **{"Retry-After": "5"})
+            return busy_response(error)
         except SessionError as error:
             return error_response(400, error)
         self._live[call.id] = call

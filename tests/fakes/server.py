@@ -8,12 +8,13 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
 
-from agent.http import HttpOptions, build_app
+from agent.http import HttpOptions, build_app, make_runner
 from agent.manager import SessionManager
 from model import FRAME_SAMPLES, Engine
 
@@ -49,11 +50,12 @@ async def serving(
     *,
     manager: SessionManager | None = None,
     routes: Iterable[web.RouteDef] = (),
+    static: Path | None = None,
 ) -> AsyncIterator[Server]:
     """Start, serve, and close whatever is left."""
     manager = manager or SessionManager(engine)
-    app = build_app(manager, options or HttpOptions(), routes)
-    runner = web.AppRunner(app, shutdown_timeout=1.0)
+    app = build_app(manager, options or HttpOptions(), routes, static)
+    runner = make_runner(app, 1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

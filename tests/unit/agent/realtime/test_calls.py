@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,19 +93,38 @@ def test_a_peer_is_gone_when_no_packet_comes_any_more() -> None:  # contract: J2
     run(scene())
 
 
+async def test_peers_that_never_connect_fill_the_server_like_others() -> None:  # contract: A1, A2
+    async with serving(FakeEngine(max_sessions=2)) as server:
+        offer, answers = await offered(), []
+        for _ in range(3):
+            async with server.http.post(server.url + "/v1/realtime/calls", **offer) as response:
+                answers.append((response.status, await response.text()))
+        assert [status for status, _ in answers] == [201, 201, 503]
+        assert "Retry-After" in response.headers
+        error = json.loads(answers[-1][1])["error"]
+        assert (error["code"], error["current"], error["maximum"]) == ("resource_exhausted", 2, 2)
+        assert server.manager.used == 2
+
+
+async def offered() -> dict[str, Any]:
+    """A request with an offer of a peer that will not be there."""
+    peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    peer.addTransceiver("audio")
+    await peer.setLocalDescription(await peer.createOffer())
+    offer = peer.localDescription.sdp
+    await peer.close()
+    return {"data": offer, "headers": {"Content-Type": "application/sdp"}}
+
+
 async def test_a_peer_that_never_connects_frees_its_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # contract: J2
     monkeypatch.setattr(calls, "LOOK_EVERY_S", 0.02)
     monkeypatch.setattr(calls, "VANISHED_S", 0.1)
     async with serving(FakeEngine()) as server:
-        peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        peer.addTransceiver("audio")
-        await peer.setLocalDescription(await peer.createOffer())
-        offer = {"data": peer.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}
+        offer = await offered()
         async with server.http.post(server.url + "/v1/realtime/calls", **offer) as response:
             assert response.status == 201
         for session in server.manager.sessions:
             await asyncio.wait_for(session.wait_closed(), PATIENCE_S)
         assert server.manager.used == 0
-        await peer.close()
