@@ -153,9 +153,12 @@ class Caller:
 
     # Speaking.
 
-    async def publish(self) -> None:
+    async def publish(self, *, muted: bool = False) -> None:
+        """Have a microphone; a muted one was so before the room knew of it."""
         self.source = rtc.AudioSource(RATE, 1, queue_size_ms=200)
         self.track = rtc.LocalAudioTrack.create_audio_track("microphone", self.source)
+        if muted:
+            self.track.mute()
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         # Discontinuous transmission would replace quiet parts by comfort noise.
         options.dtx = False

@@ -10,9 +10,10 @@ import pytest
 import soundfile
 from livekit import rtc
 
-from tests.e2e.accounts import MOST_WAITING, check_chain, waiting
+from tests.e2e.accounts import MOST_WAITING, Account, check_chain, waiting
 from tests.e2e.asking import QUESTIONS, spoken
-from tests.e2e.caller import EAR_RATE, Caller
+from tests.e2e.caller import EAR_RATE, Caller, Sound
+from tests.e2e.phones import phone_in, set_status
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import at_microphone, pause
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.e2e
 SAID = tuple(question.words for question in QUESTIONS[:2])
 PAUSE_SECONDS = 2
 FRAME = 1920
+LEAST_MADE = 20
 AUDIBLE = 1e-3
 """What Opus makes of silence stays below."""
 
@@ -60,19 +62,25 @@ async def test_a_frame_out_for_a_frame_in_and_the_same_words(
 
     ended = await worker.ended(account["session"])
     check_chain(ended)
-    check_recording(worker.folder / f"{account['session']}.flac", ended["frames"]["stepped"])
+    check_recording(*recording(worker, ended))
 
 
-def check_recording(path: Path, stepped: int) -> None:
-    """What was heard is speech; what was said is one frame a step, no two of them alike."""
+def recording(worker: WorkerProcess, ended: Account) -> tuple[Sound, Sound]:
+    """What was heard and what was said, each `[N, 1920]`, a row for every step."""
+    path = worker.folder / f"{ended['session']}.flac"
     recorded, rate = soundfile.read(path, dtype="float32")
-    assert rate == EAR_RATE and len(recorded) == stepped * FRAME
+    assert rate == EAR_RATE and len(recorded) == ended["frames"]["stepped"] * FRAME
     heard, said = (recorded[:, channel].reshape(-1, FRAME) for channel in (0, 1))
+    return heard, said
+
+
+def check_recording(heard: Sound, said: Sound) -> None:
+    """What was heard is speech; what was said is one frame a step, no two of them alike."""
     assert np.abs(heard).max() > 0.1
     # Silence stands where a cancel held the agent.
     voiced = said[said.any(axis=1)]
     distinct = len(np.unique(voiced, axis=0))
-    print(f"{stepped} frames, {len(voiced)} with sound, {distinct} different ones")
+    print(f"{len(said)} frames, {len(voiced)} with sound, {distinct} different ones")
     assert distinct == len(voiced) > 20
 
 
@@ -106,10 +114,50 @@ async def test_who_may_not_publish_hears_the_agent_all_the_same(
         await who.until_agent()
         with pytest.raises(rtc.participant.PublishTrackError):
             await who.publish()
-        await who.until("two seconds of the agent", lambda: len(who.heard) > 100)
-        await who.until("its voice", lambda: who.sound()[-EAR_RATE:].std() > AUDIBLE)
-        await who.until("its words", lambda: deltas(who))
-        account = await who.stats()
-    assert account["hearing"]["clocked"] == account["hearing"]["made"] > 20
+        account = await until_heard_and_read(who)
+    assert account["hearing"]["clocked"] == account["hearing"]["made"] > LEAST_MADE
     assert account["hearing"]["frames_in"] == 0
-    check_chain(await worker.ended(account["session"]))
+    await check_silence_heard(worker, account)
+
+
+# contract: H2, H3, H7
+async def test_a_telephone_that_is_active_before_its_audio_is_clocked_by_silence_and_hears(
+    livekit: LiveKitServer, worker: WorkerProcess, room_name: str
+) -> None:
+    phone = phone_in(livekit.url, room_name, status="active")
+    await phone.connect()
+    account = await until_heard_and_read(phone)
+    assert account["hearing"]["clocked"] == account["hearing"]["made"] > LEAST_MADE
+    assert account["hearing"]["frames_in"] == 0
+    await set_status(phone, "hangup")
+    await phone.leave()
+    await check_silence_heard(worker, account)
+
+
+# contract: H2, H3
+async def test_who_comes_with_a_muted_microphone_is_clocked_by_silence_and_hears(
+    livekit: LiveKitServer, worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name) as who:
+        await who.publish(muted=True)
+        account = await until_heard_and_read(who)
+    # The audio stream itself gives silence for a track of which no packet has come.
+    assert account["media"] == [] and account["hearing"]["frames_in"] > 0
+    assert account["hearing"]["made"] > LEAST_MADE
+    await check_silence_heard(worker, account)
+
+
+async def until_heard_and_read(who: Caller) -> Account:
+    """Until the agent has reached this person's ear and screen; its account then."""
+    await who.until("three seconds of the agent", lambda: len(who.heard) > 150)
+    await who.until("its voice", lambda: who.sound()[-EAR_RATE:].std() > AUDIBLE)
+    await who.until("its words", lambda: deltas(who))
+    return await who.stats()
+
+
+async def check_silence_heard(worker: WorkerProcess, account: Account) -> None:
+    """All that the model heard in this call is digital silence, frame for frame."""
+    ended = await worker.ended(account["session"])
+    check_chain(ended)
+    heard, _ = recording(worker, ended)
+    assert not heard.any()

@@ -18,7 +18,7 @@ from tests.e2e.sounds import chirp, chirp_times, last_recording, strength, tone
 pytestmark = pytest.mark.e2e
 WORKER_OPTIONS = ("--resume-grace", "3")
 RATE = 24_000
-FRAME_SECONDS = 0.08
+FRAME_SECONDS, FRAME_SAMPLES = 0.08, 1920
 CONCEALED_A_FRAME = 3840
 """WebRTC counts samples at 48 kHz."""
 LATE_SECONDS = 6
@@ -164,6 +164,28 @@ async def test_without_a_microphone_silence_clocks_the_agent_and_a_late_one_is_o
     check_lateness(times, muted, said)
 
 
+# contract: H2
+async def test_a_microphone_that_is_muted_from_the_start_is_on_time_when_it_opens(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name) as who:
+        await who.publish(muted=True)
+        await who.until("four seconds of the agent", lambda: len(who.heard) > 200)
+        muted = await who.stats()
+        assert muted["media"] == [], "packets came of a microphone that was never open"
+        assert muted["hearing"]["made"] > 40
+        assert who.track is not None
+        who.track.unmute()
+        await who.say(chirp(LATE_SECONDS))
+        said = await who.stats()
+        await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
+    assert 0 <= waiting(said) <= MOST_WAITING
+    check_chain(await echo_worker.ended(said["session"]))
+    heard = last_recording(echo_worker.folder)["pcm"]
+    assert not heard[: muted["frames"]["stepped"] * FRAME_SAMPLES].any()
+    check_lateness(chirp_times(heard, RATE) / FRAME_SECONDS, muted, said)
+
+
 async def until_frames(who: Caller) -> Account:
     """The account in which frames of a microphone stand first."""
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -185,8 +207,8 @@ def check_lateness(times: np.ndarray[Any, Any], muted: Account, said: Account) -
     named = [concealed_frames(account) + chain(account)["discarded"] for account in (muted, said)]
     print(f"chirp later at its end by {drift:.2f} frames, {behind:.1f} behind the microphone")
     assert abs(drift) <= MOST_LATE + named[1] - named[0]
-    # Without the clock's frames taken back it would be all of those before the microphone came.
-    assert behind < chain(muted)["clocked"] / 2
+    # Were no frame taken back it would be all of those before the microphone opened.
+    assert behind < muted["hearing"]["made"] / 2
 
 
 def concealed_frames(account: Account) -> float:
