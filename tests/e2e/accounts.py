@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 Account = dict[str, Any]
+CONCEALED_A_FRAME = 3840
+"""WebRTC counts samples at 48 kHz."""
 MOST_WAITING = 3
 """Two frames may wait in a room's session, and one is with the engine."""
 
@@ -43,3 +45,8 @@ def waiting(account: Account) -> int:
     """Of a call that goes on: frames on their way through the engine."""
     n = chain(account)
     return n["accepted"] - n["dropped"] - n["stepped"]
+
+
+def concealed_frames(account: Account) -> float:
+    """Sound that came too late or never, and that WebRTC made up; of a call that goes on."""
+    return sum(media["concealed_samples"] for media in account["media"]) / CONCEALED_A_FRAME
