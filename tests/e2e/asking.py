@@ -6,6 +6,7 @@ line, as a recogniser makes it out among everything that the demo may say.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -69,14 +70,33 @@ async def until_said(who: Caller, lines: int) -> None:
     await who.until("a pause", lambda: who.sound()[-EAR_RATE // 2 :].std() < LOUD)
 
 
-async def ask(who: Caller, microphone: Sound) -> None:
-    """As a person does: once more where the demo says that it did not make it out."""
-    for _ in range(TIMES):
+async def answer_to(put: Callable[[], Awaitable[str]]) -> str:
+    """As a person does: once more where the demo says that it did not make the question out.
+
+    `put` asks it and returns what was said to it.
+    """
+    for time in range(1, TIMES + 1):
+        answer = squeeze(await put())
+        if answer not in FALLBACKS:
+            break
+        print(f"not made out at time {time} of {TIMES}: {answer}")
+    return answer
+
+
+async def ask(who: Caller, microphone: Sound) -> str:
+    """Put a question by microphone; the answer, as it stands on the screen."""
+
+    async def put() -> str:
         said = len(who.segments)
         await who.say(microphone)
         await until_said(who, said + 1)
-        if " ".join(who.segments[-1].text.split()) not in FALLBACKS:
-            return
+        return who.segments[-1].text
+
+    return await answer_to(put)
+
+
+def squeeze(text: str) -> str:
+    return " ".join(text.split())
 
 
 def made_out(lines: list[str]) -> list[str]:

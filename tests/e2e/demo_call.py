@@ -30,10 +30,6 @@ def asked(question: Question, before: int = GREETING_FRAMES, after: int = ANSWER
     return np.concatenate([silence(before), whole(spoken(question.words)), silence(after)])
 
 
-def squeeze(text: str) -> str:
-    return " ".join(text.split())
-
-
 def lines_in(pcm16: bytes) -> list[str]:
     """The lines in the sound of a response, or of several."""
     return heard_lines(np.frombuffer(pcm16, "<i2").astype(np.float32) / 32768)

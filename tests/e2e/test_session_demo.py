@@ -14,9 +14,9 @@ from agent.manager import SessionManager
 from agent.policy import CHAT, STOCK, Policy
 from agent.sink import OutputFrame
 from model import FRAME_SAMPLES, SAMPLE_RATE, Engine
-from tests.e2e.asking import QUESTIONS, heard_lines, spoken
+from tests.e2e.asking import QUESTIONS, heard_lines, spoken, squeeze
 from tests.e2e.caller import Sound
-from tests.e2e.demo_call import GREETING, GREETING_FRAMES, STILL_THERE, asked, silence, squeeze
+from tests.e2e.demo_call import GREETING, GREETING_FRAMES, STILL_THERE, asked, silence
 from tests.e2e.realtime import pcm16
 from tests.fakes.server import serving, until_free
 from tests.fakes.sink import ListSink

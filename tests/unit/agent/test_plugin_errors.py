@@ -48,21 +48,20 @@ async def limited(
             return
 
 
-async def test_a_refused_piece_of_sound_does_not_end_the_call() -> None:
-    def refuse_the_second(delta: Event, number: int, session: int) -> list[Event]:
-        return [REFUSED, delta] if number == 2 else [delta]
+@pytest.mark.parametrize(
+    ("event", "code", "lived_through"),
+    [
+        pytest.param(REFUSED, "input_backpressure", True, id="a refused piece of sound"),
+        pytest.param(CLOSED, "engine_fault", False, id="a session that the server closes"),
+    ],
+)
+async def test_the_call_ends_only_with_the_session(
+    event: Event, code: str, lived_through: bool
+) -> None:
+    def at_the_second(delta: Event, number: int, session: int) -> list[Event]:
+        return [delta, event] if number == 2 else [delta]
 
-    errors = await errors_of(Script(edit=refuse_the_second), 4)
-    assert [(error.recoverable, "input_backpressure" in str(error.error)) for error in errors] == [
-        (True, True)
-    ]
-
-
-async def test_a_session_that_the_server_closes_ends_it() -> None:
-    def close_at_the_second(delta: Event, number: int, session: int) -> list[Event]:
-        return [delta, CLOSED] if number == 2 else [delta]
-
-    errors = await errors_of(Script(edit=close_at_the_second), 4)
-    assert [(error.recoverable, "engine_fault" in str(error.error)) for error in errors] == [
-        (False, True)
+    errors = await errors_of(Script(edit=at_the_second), 4)
+    assert [(error.recoverable, code in str(error.error)) for error in errors] == [
+        (lived_through, True)
     ]
