@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from livekit.agents import AgentSession
 from livekit.plugins import openai, personaplex
 from livekit.plugins.nvidia.experimental import realtime as nvidia
 
@@ -131,3 +132,22 @@ async def test_an_agent_session(kind: str, server: Server) -> None:
         talk.microphone.say(spoken(question.words))
         await talk.until_said(question.answer)
         assert heard_lines(talk.loudspeaker.sound())[-2:] == [GREETING, question.answer]
+
+
+async def test_turns_of_the_own_plugin_are_items_of_the_chat(server: Server) -> None:
+    persona = server.manager.default_spec.persona
+    async with talking(personaplex.DuplexModel(url=server.ws + "/v1/duplex"), persona) as talk:
+        await talk.until_said(GREETING)
+        for question in (LIGHT, MOON):
+            talk.microphone.say(spoken(question.words))
+            await talk.until_said(question.answer)
+        lines = [GREETING, LIGHT.answer, MOON.answer]
+        await talk.until("three items", lambda: len(said(talk.session)) >= len(lines))
+        assert said(talk.session) == lines
+        assert heard_lines(talk.loudspeaker.sound()) == lines
+
+
+def said(session: AgentSession[None]) -> list[str]:
+    """The agent's items in the chat, one for a turn."""
+    items = [item for item in session.history.items if item.type == "message"]
+    return [squeeze(item.text_content or "") for item in items if item.role == "assistant"]
