@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from livekit import api
 
+from model.demo.texts import TEXTS, load_texts
+from tests.e2e.asking import QUESTIONS, Question, answer_to, made_out, spoken, squeeze
 from tests.e2e.caller import RATE, Caller, Segment, Sound
+from tests.e2e.conftest import WorkerFactory
 from tests.e2e.processes import API_KEY, API_SECRET, ROOT, LiveKitServer, Process, WorkerProcess
+from tests.e2e.sounds import at_microphone
 
 pytestmark = pytest.mark.e2e
 
 EXAMPLE = ROOT / "agent" / "plugin" / "examples" / "agent.py"
 LONGEST_EXAMPLE = 40
+VARIABLES = ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET")
+TEACHER = load_texts(TEXTS).personas[0]
 ASKS_FOR_A_REPLY = """        record=False,
     )
     await session.generate_reply(instructions="Greet the caller.")
@@ -48,8 +56,17 @@ class UserAgent(Process):
 def user_agent(
     tmp_path: Path, livekit: LiveKitServer, echo_worker: WorkerProcess
 ) -> Iterator[UserAgent]:
-    shutil.copy(EXAMPLE, tmp_path / "agent.py")
-    agent = UserAgent(tmp_path, livekit, echo_worker)
+    """The example as it stands, not yet started."""
+    with user_agent_with(EXAMPLE.read_text(), tmp_path, livekit, echo_worker) as agent:
+        yield agent
+
+
+@contextmanager
+def user_agent_with(
+    source: str, folder: Path, livekit: LiveKitServer, server: WorkerProcess
+) -> Iterator[UserAgent]:
+    (folder / "agent.py").write_text(source)
+    agent = UserAgent(folder, livekit, server)
     yield agent
     agent.stop()
 
@@ -99,12 +116,56 @@ async def test_turns_are_separate_and_the_slot_comes_back(
     )
 
 
+async def test_each_turn_is_an_item_that_says_what_was_said(
+    livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
+) -> None:
+    worker = await start_worker("--model", "demo", "--max-sessions", "1", echo=False)
+    source = EXAMPLE.read_text().replace(
+        "agent=Agent(instructions=PERSONA)", f"agent=Agent(instructions={TEACHER.prompt!r})"
+    )
+    assert TEACHER.prompt in source
+    with user_agent_with(source, tmp_path, livekit, worker) as agent:
+        await asyncio.to_thread(agent.start)
+        caller = Caller(livekit.url, room_name, dispatch=None)
+        await call_in(livekit, caller)
+        await caller.publish()
+        await caller.until("a greeting", lambda: turns(caller))
+        asked = (QUESTIONS[0], QUESTIONS[-1])
+        answers = [await answer_in_turn(caller, question) for question in asked]
+        assert answers == [question.answer for question in asked]
+        read = [squeeze(turn.text) for turn in turns(caller)]
+        print("read:", read)
+        assert made_out(read) == [TEACHER.greeting, *answers]
+        assert len({turn.id for turn in turns(caller)}) == len(read)
+        await caller.leave()
+        await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
+
+
+async def answer_in_turn(caller: Caller, question: Question) -> str:
+    """What the turn says that follows the question."""
+
+    async def put() -> str:
+        before = len(turns(caller))
+        await caller.say(at_microphone(spoken(question.words)))
+        await caller.until("an answer", lambda: len(turns(caller)) > before)
+        return turns(caller)[-1].text
+
+    return await answer_to(put)
+
+
+@pytest.mark.parametrize("missing", VARIABLES)
+def test_a_missing_variable_is_named_in_one_line(missing: str) -> None:
+    env = {**os.environ, **dict.fromkeys(VARIABLES, "any"), missing: ""}
+    command = [sys.executable, str(EXAMPLE), "dev"]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"not set: {missing}\n")
+
+
 async def test_generate_reply_is_refused_in_words(
     user_agent: UserAgent, livekit: LiveKitServer, room_name: str
 ) -> None:
-    source = user_agent.folder / "agent.py"
     edited = EXAMPLE.read_text().replace("        record=False,\n    )\n", ASKS_FOR_A_REPLY)
-    source.write_text(edited)
+    (user_agent.folder / "agent.py").write_text(edited)
     await asyncio.to_thread(user_agent.start)
     caller = Caller(livekit.url, room_name, dispatch=None)
     await call_in(livekit, caller)

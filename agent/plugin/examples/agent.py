@@ -4,9 +4,13 @@ Needs LIVEKIT_URL, LIVEKIT_API_KEY, LIVEKIT_API_SECRET and, unless the server ru
 and its default port, PERSONAPLEX_URL.
 """
 
+import os
+import sys
+
 from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli, room_io
 from livekit.plugins import personaplex
 
+NEEDED = ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET")
 PERSONA = "You work for a small bakery. You enjoy a good conversation about bread."
 
 server = AgentServer()
@@ -25,4 +29,7 @@ async def bakery(ctx: JobContext) -> None:
 
 
 if __name__ == "__main__":
+    missing = [name for name in NEEDED if not os.environ.get(name)]
+    if missing and sys.argv[1:2] in (["dev"], ["start"]):
+        sys.exit(f"not set: {', '.join(missing)}")
     cli.run_app(server)
