@@ -37,8 +37,13 @@ async def created(client: Client, item: dict[str, Any]) -> None:
 
 
 async def refused(client: Client, code: str, param: str) -> None:
-    error = (await client.until("error"))["error"]
+    """The message before this is answered by this error, and the session goes on."""
+    await client.send("session.heartbeat")
+    event = await client.until("error", "session.heartbeat_ack")
+    assert event["type"] == "error"
+    error = event["error"]
     assert (error["code"], error["param"], error["event_id"]) == (code, param, "evt_x")
+    await client.until("session.heartbeat_ack")
 
 
 async def test_items_are_kept_up_to_a_bound_and_the_one_beyond_is_refused() -> None:
