@@ -1,12 +1,14 @@
 """Random sequences of everything that can happen to a session, against the contract's invariants.
 
 Samples are numbered, so that what the engine heard tells which bytes it got, how often and in
-which order. The scripted engine answers only when a step is drawn, and refuses at random.
+which order. The scripted engine answers only when a step is drawn, and refuses at random. The ways
+to end are steps like the others: whatever is drawn after one must be harmless.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,10 +48,20 @@ OPERATION = st.one_of(
     st.tuples(st.just("repeat"), st.none()),
     st.tuples(st.just("refuse"), st.integers(1, 3)),
     st.tuples(st.just("cleanup fails"), st.integers(1, 2)),
+    st.tuples(st.just("settle"), st.none()),
 )
-ENDING = st.sampled_from(["close", "socket loss", "cancelled", "call fails", "fault", "drain"])
-CANCELLED_AFTER = st.sampled_from([0.0005, 0.002, 0.005, 0.01, 0.02, 0.3, 1.0])
-"""Seconds of the sequence's own clock, on which an operation takes a millisecond."""
+ENDING = st.one_of(
+    st.tuples(st.sampled_from(["close", "socket loss", "call fails", "fault", "drain"]), st.none()),
+    st.tuples(st.just("task cancelled"), st.sampled_from([0.0, 0.0005, 0.002, 0.01, 0.3])),
+)
+"""A task is cancelled so many seconds later, where an operation takes a millisecond."""
+Step = tuple[str, Any]
+STEPS = st.builds(
+    lambda before, ending, after: [*before, ending, *after],
+    st.lists(OPERATION, max_size=30),
+    ENDING,
+    st.lists(st.one_of(OPERATION, ENDING), max_size=10),
+)
 POLICIES = st.sampled_from([DUPLEX, STOCK, ROOM, CHAT])
 
 
@@ -59,16 +71,13 @@ class Run:
 
     policy: Policy
     continued: bool
-    settled: bool
-    """What was begun is stepped to its end before the session ends."""
-    cancelled_after: float
     sample: int = 0
     soft: bool = False
     cut: bool = False
     """Something was dropped on purpose, or padded: not every sample has to arrive."""
     epochs_at_output: list[tuple[int, int]] = field(default_factory=list)
 
-    async def play(self, operations: list[tuple[str, Any]], ending: str) -> None:
+    async def play(self, steps: list[Step]) -> None:
         self.engine = FakeEngine(max_sessions=1, script=self.says, step_s=None)
         self.refusals = 0
         self.engine.fail_submits = self.refuses
@@ -79,32 +88,59 @@ class Run:
             self.session.adjust(continuation=DUPLEX_CONTINUATION)
         record = self.sink.output
         self.sink.output = lambda frame: self.note(record, frame)  # type: ignore[method-assign]
-        handler = asyncio.get_running_loop().create_task(self.handle(operations))
-        await asyncio.wait(
-            [handler], timeout=self.cancelled_after if ending == "cancelled" else None
-        )
-        await self.finish(handler, ending)
+        left = deque(steps)
+        while left:
+            # One that is cancelled leaves steps to another, as one track of a call does.
+            handler = asyncio.create_task(self.handle(left))
+            await asyncio.wait([handler])
+            if not handler.cancelled():
+                handler.result()
+        self.session.close("disconnect")
+        await asyncio.sleep(30)
         self.check()
 
-    async def handle(self, operations: list[tuple[str, Any]]) -> None:
+    async def handle(self, left: deque[Step]) -> None:
         """As a transport does: whatever happens, the session is closed on the way out."""
         try:
-            for name, value in operations:
+            while left:
+                name, value = left.popleft()
                 try:
-                    self.do(name, value)
+                    await self.do(name, value)
                 except SessionError:
                     pass  # refused: the session goes on
                 await asyncio.sleep(value if name == "wait" else 0.001)
                 self.check_account()
-            if self.settled:
-                await asyncio.sleep(0.2)
-                self.engine.step(60)
-                await asyncio.sleep(0.2)
         except asyncio.CancelledError:
             self.session.close("disconnect")
             raise
 
-    def do(self, name: str, value: Any) -> None:
+    async def do(self, name: str, value: Any) -> None:
+        if name == "settle":
+            await self.settle()
+        elif name == "drain":
+            await self.manager.drain(0.5)
+        elif name == "task cancelled":
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_later(value, task.cancel)
+        elif name == "close":
+            self.session.close("client_close")
+        elif name == "socket loss":
+            self.session.close("disconnect")
+        elif name == "call fails":
+            self.engine.fail("row_failed")
+        elif name == "fault":
+            self.engine.fail("engine_fault")
+        else:
+            self.operate(name, value)
+
+    async def settle(self) -> None:
+        """What was begun is stepped to its end."""
+        await asyncio.sleep(0.2)
+        self.engine.step(60)
+        await asyncio.sleep(0.2)
+
+    def operate(self, name: str, value: Any) -> None:
         if name == "append":
             self.append(value)
         elif name == "silence":
@@ -123,7 +159,7 @@ class Run:
         elif name == "clear":
             self.cut = True
             self.session.clear_input()
-        elif name == "update" and not self.session.bound and self.session.state == "open":
+        elif name == "update" and not self.session.bound:
             self.session.configure(SessionSpec("NATM1.pt", value))
         elif name == "repeat":
             self.repeat_results()
@@ -163,21 +199,6 @@ class Run:
     def note(self, record: Callable[[OutputFrame], None], frame: OutputFrame) -> None:
         self.epochs_at_output.append((frame.epoch, self.session.epoch))
         record(frame)
-
-    async def finish(self, handler: asyncio.Task[None], ending: str) -> None:
-        if ending == "cancelled":
-            handler.cancel()
-            await asyncio.wait([handler])
-        if not handler.cancelled():
-            handler.result()
-        if ending == "call fails":
-            self.engine.fail("row_failed")
-        elif ending == "fault":
-            self.engine.fail("engine_fault")
-        elif ending == "drain":
-            await self.manager.drain(0.5)
-        self.session.close("client_close" if ending == "close" else "disconnect")
-        await asyncio.sleep(30)
 
     # What must hold.
 
@@ -244,10 +265,7 @@ def sequences(count: int) -> Callable[[Callable[..., None]], Callable[..., None]
         drawn = given(
             policy=POLICIES,
             continued=st.booleans(),
-            settled=st.booleans(),
-            cancelled_after=CANCELLED_AFTER,
-            operations=st.lists(OPERATION, min_size=1, max_size=30),
-            ending=ENDING,
+            steps=STEPS,
         )(test)
         phases = (Phase.explicit, Phase.generate, Phase.shrink)
         checks = settings(
@@ -277,13 +295,5 @@ def test_any_sequence_at_length(**drawn: Any) -> None:
     play(**drawn)
 
 
-def play(
-    policy: Policy,
-    continued: bool,
-    settled: bool,
-    cancelled_after: float,
-    operations: list[tuple[str, Any]],
-    ending: str,
-) -> None:
-    sequence = Run(policy, continued and policy is DUPLEX, settled, cancelled_after)
-    run(sequence.play(operations, ending))
+def play(policy: Policy, continued: bool, steps: list[Step]) -> None:
+    run(Run(policy, continued and policy is DUPLEX).play(steps))
