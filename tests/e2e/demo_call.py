@@ -14,6 +14,8 @@ STILL_THERE = load_texts(TEXTS).silence_prompt
 GREETING_FRAMES = 60
 ANSWER_FRAMES = 75
 """From the end of a question to the end of a response to it."""
+MID_ANSWER_FRAMES = 17
+"""After a question, until the answer is being said."""
 
 
 def silence(frames: int) -> Sound:

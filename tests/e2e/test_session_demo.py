@@ -16,7 +16,14 @@ from agent.sink import OutputFrame
 from model import FRAME_SAMPLES, SAMPLE_RATE, Engine
 from tests.e2e.asking import QUESTIONS, heard_lines, spoken, squeeze
 from tests.e2e.caller import Sound
-from tests.e2e.demo_call import GREETING, GREETING_FRAMES, STILL_THERE, asked, silence
+from tests.e2e.demo_call import (
+    GREETING,
+    GREETING_FRAMES,
+    MID_ANSWER_FRAMES,
+    STILL_THERE,
+    asked,
+    silence,
+)
 from tests.e2e.realtime import pcm16
 from tests.fakes.server import serving, until_free
 from tests.fakes.sink import ListSink
@@ -28,8 +35,6 @@ SOFT = replace(STOCK, only_responses=False, continuation=None)
 """Stock mood, of which every frame is seen and every frame is the test's own."""
 HARD = CHAT
 """Duplex mood with room for a whole question."""
-MIDDLE = 17
-"""Frames after a question at which the answer is being said."""
 PAD = 3
 TWELVE_SECONDS = 150
 TEN_SECONDS = 125
@@ -62,7 +67,7 @@ class Call:
         """Greeted, asked, and in the middle of the answer; all frames so far."""
         frames = await self.say(silence(GREETING_FRAMES))
         assert words(frames) == GREETING
-        answer = await self.say(asked(LIGHT, before=0, after=MIDDLE))
+        answer = await self.say(asked(LIGHT, before=0, after=MID_ANSWER_FRAMES))
         begun = words(answer)
         assert begun and LIGHT.answer.startswith(begun) and begun != LIGHT.answer
         return frames + answer
