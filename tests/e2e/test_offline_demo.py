@@ -10,8 +10,8 @@ import soundfile
 
 from agent.__main__ import main
 from model import SAMPLE_RATE
-from tests.e2e.asking import QUESTIONS, heard_lines
-from tests.e2e.demo_call import asked, squeeze
+from tests.e2e.asking import QUESTIONS, heard_lines, squeeze
+from tests.e2e.demo_call import asked
 
 pytestmark = pytest.mark.e2e
 PADS = ("PAD", "EPAD")
