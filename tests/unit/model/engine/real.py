@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 
 import numpy as np
 import torch
@@ -90,12 +91,15 @@ class Track:
         return cls(spec, (loudness * noise).astype(np.float32))
 
 
-Said = tuple[int, tuple[int, ...], bytes]
-"""Text token, codes and the bits of the samples of one frame."""
+Said = tuple[int, tuple[int, ...], str]
+"""Text token, codes and a digest of the bits of the samples of one frame.
+
+Of the bits themselves, what differs would take many minutes to print.
+"""
 
 
 def said(results: list[FrameResult]) -> list[Said]:
-    return [(r.text_token, r.codes, r.pcm.tobytes()) for r in results]
+    return [(r.text_token, r.codes, sha256(r.pcm.tobytes()).hexdigest()) for r in results]
 
 
 @dataclass
