@@ -168,8 +168,8 @@ class FrameStep:
 
     def state_tensors(self, slot: int) -> dict[str, Tensor]:
         """Views of all floating state of the slot, by stage; tests poison them (contract I6)."""
-        codec, ring = self.codec_state, self.lm_slots.state.ring
-        return {
+        codec, ring, sampler = self.codec_state, self.lm_slots.state.ring, self.lm_slots.sampler
+        state = {
             "carry": self.carry.old[slot],
             "carry_staged": self.carry.new[slot],
             "temporal_k": ring.k[:, slot],
@@ -179,6 +179,10 @@ class FrameStep:
             "decoder_k": codec.decoder.k[:, slot],
             "decoder_v": codec.decoder.v[:, slot],
         }
+        if sampler is not None:
+            state["temperature_text"] = sampler.temperature_text[slot]
+            state["temperature_audio"] = sampler.temperature_audio[slot]
+        return state
 
     def poison(self, slot: int) -> None:
         """Fill the slot with NaN: what a later owner could see of it would show."""

