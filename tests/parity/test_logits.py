@@ -2,6 +2,10 @@
 
 Ours runs freely, alone or among other rows; the reference is forced to the columns and codes that
 ours decided. Errors are compared with the margin between the two best choices.
+
+Trained weights keep the bound of 1e-4: text within 2e-5, audio within 5e-5 of logits up to 59.
+Random ones keep it for the text (5e-5), but their audio logits reach 257, where a last place of
+fp32 is 3e-5 already: 2e-3 was seen there, 8e-6 of the largest, and 2e-5 of it is the bound.
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ TRAINED_FRAMES = 240
 """Both round the ring and on, behind a prompt of 27 positions."""
 STEPS = 8
 BOUND = 1e-4
-"""Absolute where weights are trained. Random ones give logits in the hundreds, so there the errors
-are taken relative to the largest."""
+RELATIVE_BOUND = 2e-5
+"""Of the largest logit; for audio from random weights alone."""
 
 
 @dataclass
@@ -98,6 +102,7 @@ class Measured:
 
     def take(self, ours: Tensor, reference: Tensor) -> float:
         """The error of logits `[N, V]`; where the margin is clear the choices must be equal."""
+        assert bool((ours.isfinite() & reference.isfinite()).all()), "NaN would keep any bound"
         error = float((ours - reference).abs().max())
         top = reference.topk(2).values
         clear = top[:, 0] - top[:, 1] > 2 * error
@@ -116,6 +121,7 @@ def measure(ours: Ours, reference: LMModel, config: ModelConfig, frames: int) ->
     )
     words = torch.randint(4, config.lm.text_card, (6,), generator=random).tolist()
     prompt = build_prompt_from_codes(voice, words, config)
+    assert prompt.positions + frames > config.lm.context, "round the ring"
     ours.admit(prompt)
     seen = Measured()
     with reference.streaming(1):
@@ -135,6 +141,8 @@ def measure(ours: Ours, reference: LMModel, config: ModelConfig, frames: int) ->
         f"audio {seen.audio:.1e} of {seen.scale:.0f}; {seen.unclear} of {seen.choices} choices "
         "within twice the error"
     )
+    assert seen.choices == (1 + STEPS) * frames
+    assert seen.unclear <= seen.choices // 100, "hardly a choice is too close to be compared"
     return seen
 
 
@@ -147,7 +155,7 @@ def test_random_weights_round_the_ring(rows: int, slot: int) -> None:  # Gate B
     weights = random_weights(config, SEED).lm
     ours = Ours(tiny_lm(weights, config), config, rows, slot)
     seen = measure(ours, moshi_model(weights, config.lm), config, FRAMES)
-    assert max(seen.text, seen.audio) <= BOUND * seen.scale
+    assert seen.text <= BOUND and seen.audio <= RELATIVE_BOUND * seen.scale
 
 
 @ROWS
@@ -155,6 +163,5 @@ def test_trained_weights(rows: int, slot: int) -> None:  # Gate B
     checkpoint = load_checkpoint("demo", device=torch.device("cpu"), dtype=torch.float32)
     config = replace(checkpoint.info.config, attention_window="moshi")
     reference = moshi_model(checkpoint.lm.state_dict(), config.lm)
-    assert config.lm.context < TRAINED_FRAMES
     seen = measure(Ours(checkpoint.lm, config, rows, slot), reference, config, TRAINED_FRAMES)
     assert max(seen.text, seen.audio) <= BOUND

@@ -77,9 +77,11 @@ def test_logits_across_buckets_agree_and_so_does_every_clear_choice() -> None:
     )
     print(f"{unclear} of {9 * STEPS} choices were within twice the error")
     assert worst <= BOUND and relative <= RELATIVE_BOUND
+    assert unclear <= 9 * STEPS // 100, "hardly a choice is too close to be compared"
 
 
 def distance(a: Tensor, b: Tensor) -> float:
+    assert bool((a.isfinite() & b.isfinite()).all()), "NaN would keep any bound"
     return float((a - b).abs().max())
 
 
