@@ -21,7 +21,7 @@ def test_a_row_that_is_not_finite_fails_alone() -> None:
         rig.round(*callers, value=turn)
         quiet.round(*others, value=turn)
     assert [f.code for f in callers[1].failures] == ["row_failed"]
-    assert len(callers[1].results) == 2
+    assert [len(caller.results) for caller in callers] == [4, 2, 4]
     assert [callers[i].heard() for i in (0, 2)] == [others[i].heard() for i in (0, 2)]
     assert rig.engine.stats().failed_rows == 1 and rig.engine.stats().used == 3
 
@@ -49,6 +49,7 @@ def test_a_step_that_raises_once_is_retried_and_the_run_is_equal() -> None:
         rig.round(*callers, value=turn)
         quiet.round(*others, value=turn)
     assert [c.heard() for c in callers] == [c.heard() for c in others]
+    assert [len(caller.results) for caller in callers] == [4, 4]
     stats = rig.engine.stats()
     assert (stats.retried_steps, stats.failed_rows, stats.faulted) == (1, 0, False)
 

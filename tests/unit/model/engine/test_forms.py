@@ -126,12 +126,13 @@ def test_a_capture_that_does_not_serve_falls_back_to_eager_and_says_so(
 
 
 def test_int8_rows_are_within_half_a_level_and_apart_from_each_other() -> None:
-    weight = torch.randn(24, 16, generator=torch.Generator().manual_seed(1))
+    random = torch.Generator().manual_seed(1)
+    weight = torch.randn(24, 16, generator=random)
     levels, scale = quantise(weight)
     assert levels.dtype == torch.int8
     error = (levels * scale[:, None] - weight).abs()
     assert bool((error <= scale[:, None] / 2 + 1e-6).all())
-    product, x = Int8Linear(weight), torch.randn(8, 16)
+    product, x = Int8Linear(weight), torch.randn(8, 16, generator=random)
     alone = product(x[3:4].expand(8, -1).contiguous())[3]
     assert torch.equal(product(x)[3], alone), "neighbours do not matter"
     assert torch.allclose(product(x), x @ product.weight.T, atol=1e-5)
@@ -140,8 +141,9 @@ def test_int8_rows_are_within_half_a_level_and_apart_from_each_other() -> None:
 @pytest.mark.parametrize("inputs", [30, 64, 100, 170, 192])
 def test_the_fused_int8_product_is_taken_only_where_it_is_right(inputs: int) -> None:
     """It reads past the end of rows that are no whole number of vectors: garbage, or a crash."""
-    weight = torch.randn(48, inputs, dtype=torch.bfloat16)
-    product, x = Int8Linear(weight), torch.randn(4, inputs, dtype=torch.bfloat16)
+    random = torch.Generator().manual_seed(1)
+    weight, x = (torch.randn(n, inputs, generator=random).to(torch.bfloat16) for n in (48, 4))
+    product = Int8Linear(weight)
     assert not product.fused or inputs % 32 == 0
     wide = product.levels.double() * product.scale.double()[:, None]
     exact = x.double() @ wide.T

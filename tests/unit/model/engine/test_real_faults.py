@@ -90,7 +90,8 @@ def test_nan_in_one_call_at_any_stage_fails_it_alone(
             play_round(rig, callers)
         Injury(rig, victim, stage, random)
         play_round(rig, callers)
-        assert [f.code for f in victim.failures] == ["row_failed"], f"trial {trial}, {stage}"
+        (failure,) = victim.failures
+        assert failure.code == "row_failed" and failure.message, f"trial {trial}, {stage}"
         victim.close()
         rig.tick(2)
         assert victim.released == 1

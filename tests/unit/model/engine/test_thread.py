@@ -119,4 +119,4 @@ def test_shutdown_tells_open_calls_and_ends_the_thread() -> None:
     failed = next_of(events, CallFailed)
     assert isinstance(failed, CallFailed) and failed.code == "engine_fault"
     assert isinstance(engine.prepare(A).exception(timeout=0), EngineFault)
-    assert not any(thread.name == "engine" and thread.is_alive() for thread in [engine._thread])
+    assert not engine._thread.is_alive()
