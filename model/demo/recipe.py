@@ -36,7 +36,7 @@ class Plan:
     workers: int = 2
     size: Size = field(default_factory=Size)
     codec_steps: int = 2600
-    decoder_steps: int = 3000
+    decoder_steps: int = 6000
     language_steps: int = 3400
     takes: int = 5
     """In how many conditions each utterance is encoded for the language model."""
