@@ -15,8 +15,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from agent.errors import Refused, SessionError
 from agent.http_errors import API_PATHS, error_response
+from agent.ports import LOOPBACK
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 """Browsers cannot set headers on a websocket; stock clients send the key as a subprotocol."""
 SECRET_PATHS = ("/v1/realtime", "/v1/realtime/calls")

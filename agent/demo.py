@@ -88,7 +88,7 @@ def announce(settings: Settings) -> None:
     if settings.api_keys:
         text += "  The page asks for one of the --api-keys when you connect.\n\n"
     if not PAGE.is_dir():
-        text += "  The page is not built yet: run `make setup`.\n\n"
+        text += "  The page is not built yet: run `make setup` and start again.\n\n"
     # Not by `print`, whose lock the interpreter would wait for at its end.
     os.write(sys.stdout.fileno(), text.encode())
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 
 from agent.command import CommandError
 from agent.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -24,4 +29,14 @@ def listen(settings: Settings) -> socket.socket:
             f"port {port} on {host} cannot be used ({error.strerror}); "
             "choose another with --port (PERSONAPLEX_PORT)"
         ) from None
+    if not settings.api_keys:
+        _say_who_may_call(settings)
     return listener
+
+
+def _say_who_may_call(settings: Settings) -> None:
+    """Without keys, which is right on loopback only."""
+    if settings.bind_host in LOOPBACK:
+        log.info("no --api-keys: the API answers on loopback only")
+    else:
+        log.warning("no --api-keys: whoever reaches %s may call", settings.bind_host)
