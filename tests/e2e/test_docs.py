@@ -7,21 +7,21 @@ import json
 import os
 import re
 import sys
-import wave
 from base64 import urlsafe_b64decode
 from pathlib import Path
 
 import pytest
+import soundfile
 
+from model import SAMPLE_RATE, Engine
+from tests.e2e.asking import QUESTIONS, spoken, squeeze
+from tests.e2e.demo_call import GREETING
 from tests.e2e.patience import within
 from tests.e2e.processes import API_KEY, API_SECRET, ROOT
-from tests.e2e.realtime import pcm16, question, server_with
-from tests.fakes.answering import ANSWER
-from tests.fakes.server import until_free
+from tests.fakes.server import serving, until_free
 
 pytestmark = pytest.mark.e2e
 PRINTED_SERVER = "http://127.0.0.1:8000"
-RATE = 24_000
 
 
 def programs(document: str) -> list[str]:
@@ -45,16 +45,15 @@ async def output_of(program: str, folder: Path, **env: str) -> str:
     return out.decode()
 
 
-async def test_the_realtime_page(tiny_checkpoint: Path, tmp_path: Path) -> None:  # contract: F2
+async def test_the_realtime_page(demo_engine: Engine, tmp_path: Path) -> None:  # contract: F2
     [program] = programs("docs/realtime.md")
-    with wave.open(str(tmp_path / "question.wav"), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", ""))
-        file.writeframes(pcm16(question()))
-    async with server_with("scripted", tiny_checkpoint) as server:
+    question = QUESTIONS[0]
+    soundfile.write(tmp_path / "question.wav", spoken(question.words), SAMPLE_RATE, "PCM_16")
+    async with serving(demo_engine) as server:
         assert PRINTED_SERVER in program
         printed = await output_of(program.replace(PRINTED_SERVER, server.url), tmp_path)
         await until_free(server)
-    assert printed.strip() == "".join(ANSWER).strip()
+    assert [squeeze(line) for line in printed.splitlines()] == [GREETING, question.answer]
 
 
 async def test_the_token_for_the_plugins_example(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_step_slower_than_its_frame_shows_as_deficit_and_rtf(
     worker = WorkerProcess(
         tmp_path, livekit.url, "--model", str(tiny_checkpoint), "--max-sessions", "2"
     )
-    worker.command[2] = "tests.fakes.slow_worker"
+    worker.command[2] = "tests.fakes.troubled_worker"
     worker.command[3] = "--step-ms=120"
     worker.start()
     try:

@@ -1,6 +1,6 @@
-"""The real worker with the real engine, each of whose steps takes `--step-ms` longer.
+"""The real worker with the real engine on a device in trouble: slow steps, or a fault for good.
 
-For tests of what a server that cannot keep up looks like: `python -m tests.fakes.slow_worker`.
+For tests of what that looks like from outside: `python -m tests.fakes.troubled_worker`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,30 @@ from model.device import DeviceStepper
 from model.stepper import StepInput, StepOutput
 
 
-def slow_down(seconds: float) -> None:
-    """Let every step of this process wait first."""
+def trouble(seconds: float, good_steps: int | None) -> None:
+    """Let every step of this process wait first, and those behind `good_steps` raise."""
     step = DeviceStepper.step
+    done = 0
 
-    def slow(self: DeviceStepper, rows: range, frames: StepInput) -> StepOutput:
+    def troubled(self: DeviceStepper, rows: range, frames: StepInput) -> StepOutput:
+        nonlocal done
         time.sleep(seconds)
-        return step(self, rows, frames)
+        if done == good_steps:
+            raise RuntimeError("the device is gone")
+        output = step(self, rows, frames)
+        done += 1
+        return output
 
-    DeviceStepper.step = slow  # type: ignore[method-assign]
+    DeviceStepper.step = troubled  # type: ignore[method-assign]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     start.add_arguments(parser)
-    parser.add_argument("--step-ms", type=float, required=True)
+    parser.add_argument("--step-ms", type=float, default=0.0)
+    parser.add_argument("--good-steps", type=int, help="all unless given")
     args = parser.parse_args()
-    slow_down(args.step_ms / 1e3)
+    trouble(args.step_ms / 1e3, args.good_steps)
     try:
         settings = load(args)
         configure_logging(settings.log_level)
