@@ -191,8 +191,13 @@ def build_app(
 
 
 def make_runner(app: web.Application, shutdown_s: float) -> web.AppRunner:
-    """What serves the app; open requests may take `shutdown_s` seconds at the end."""
-    return web.AppRunner(app, shutdown_timeout=shutdown_s, logger=ServerLog())
+    """What serves the app; open requests may take `shutdown_s` seconds at the end.
+
+    Nothing is decompressed: 240 KB can be 250 MB, and the loop would do it before any check.
+    """
+    return web.AppRunner(
+        app, shutdown_timeout=shutdown_s, logger=ServerLog(), auto_decompress=False
+    )
 
 
 def _page_routes(static: Path) -> list[web.RouteDef]:

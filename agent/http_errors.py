@@ -36,6 +36,9 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     """Every error of the API has a JSON body: paths, methods and bodies, and mistakes of ours."""
     if not request.path.startswith(API_PATHS):
         return await handler(request)
+    if hdrs.CONTENT_ENCODING in request.headers:
+        refusal = SessionError("bad_event", "send the body as it is, without Content-Encoding")
+        return error_response(415, refusal)
     try:
         return await handler(request)
     except web.RequestPayloadError:
