@@ -18,6 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -166,13 +167,20 @@ class RedisServer(Process):
 
 
 class WorkerProcess(Process):
-    """`python -m agent start`, or the same around the echo engine."""
+    """`python -m agent start`, or the same around the echo engine or by another `module`."""
 
     def __init__(
-        self, folder: Path, livekit_url: str, *options: str, echo: bool = False, name: str = ""
+        self,
+        folder: Path,
+        livekit_url: str,
+        *options: str,
+        echo: bool = False,
+        module: Sequence[str] = ("agent", "start"),
+        name: str = "",
     ) -> None:
         self.port = free_port()
-        module = ["tests.fakes.echo_worker"] if echo else ["agent", "start"]
+        if echo:
+            module = ["tests.fakes.echo_worker"]
         command = [sys.executable, "-m", *module, "--port", str(self.port), *options]
         super().__init__(
             name or "worker",

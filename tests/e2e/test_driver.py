@@ -130,11 +130,9 @@ def test_interrupted_in_mid_stream_the_slots_come_back(
 def test_a_step_slower_than_its_frame_shows_as_deficit_and_rtf(
     livekit: LiveKitServer, tiny_checkpoint: Path, wav: Path, tmp_path: Path
 ) -> None:
-    worker = WorkerProcess(
-        tmp_path, livekit.url, "--model", str(tiny_checkpoint), "--max-sessions", "2"
-    )
-    worker.command[2] = "tests.fakes.troubled_worker"
-    worker.command[3] = "--step-ms=120"
+    options = ("--model", str(tiny_checkpoint), "--max-sessions", "2")
+    module = ("tests.fakes.troubled_worker", "--step-ms=120")
+    worker = WorkerProcess(tmp_path, livekit.url, *options, module=module)
     worker.start()
     try:
         more = ("--sessions", "2", "--load-frames", "150", "--voice", voice_of(worker))

@@ -26,9 +26,8 @@ async def test_a_device_fault_ends_the_process_and_a_supervisors_restart_is_enou
     room_name: str,
 ) -> None:
     options = ("--model", str(tiny_checkpoint), "--max-sessions", "1")
-    worker = WorkerProcess(tmp_path, livekit.url, *options, name="troubled")
-    worker.command[2] = "tests.fakes.troubled_worker"
-    worker.command[3] = f"--good-steps={GOOD_STEPS}"
+    module = ("tests.fakes.troubled_worker", f"--good-steps={GOOD_STEPS}")
+    worker = WorkerProcess(tmp_path, livekit.url, *options, module=module, name="troubled")
     await asyncio.to_thread(worker.start)
     try:
         async with Caller(livekit.url, f"{room_name}-1") as who:

@@ -15,10 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from agent import start
-from agent.command import CommandError, configure_logging
-from agent.ports import listen
-from agent.serve import run_worker
-from agent.settings import Settings, load
+from agent.settings import Settings
+from tests.fakes import worker_command
 from tests.fakes.echo import EchoEngine, Heard
 
 
@@ -46,14 +44,7 @@ def main() -> int:
     def engine(settings: Settings) -> EchoEngine:
         return EchoEngine(settings.max_sessions, on_closed)
 
-    try:
-        settings = load(args)
-        configure_logging(settings.log_level)
-        with listen(settings) as listener:
-            return run_worker(settings, listener, engine, start.announce)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return worker_command.run(args, engine)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,10 @@ import sys
 import time
 
 from agent import start
-from agent.command import CommandError, configure_logging
 from agent.loading import make_engine
-from agent.ports import listen
-from agent.serve import run_worker
-from agent.settings import load
 from model.device import DeviceStepper
 from model.stepper import StepInput, StepOutput
+from tests.fakes import worker_command
 
 
 def trouble(seconds: float, good_steps: int | None) -> None:
@@ -43,14 +40,7 @@ def main() -> int:
     parser.add_argument("--good-steps", type=int, help="all unless given")
     args = parser.parse_args()
     trouble(args.step_ms / 1e3, args.good_steps)
-    try:
-        settings = load(args)
-        configure_logging(settings.log_level)
-        with listen(settings) as listener:
-            return run_worker(settings, listener, make_engine, start.announce)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return worker_command.run(args, make_engine)
 
 
 if __name__ == "__main__":
