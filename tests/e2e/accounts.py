@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.speaker import QUEUE_FRAMES
+
 Account = dict[str, Any]
 CONCEALED_A_FRAME = 3840
 """WebRTC counts samples at 48 kHz."""
 MOST_WAITING = 3
 """Two frames may wait in a room's session, and one is with the engine."""
+AT_THE_ENGINE = IN_CAPTURE = 1
+"""A room hands frames to the engine, and a speaker to its source, one at a time."""
 
 
 def chain(account: Account) -> dict[str, int]:
@@ -39,6 +43,35 @@ def check_chain(account: Account) -> None:
     assert n["captured"] + n["unheard"] == n["emitted"], n
     # What the engine held when the call ended was submitted, and counts as dropped.
     assert 0 <= n["submitted"] - n["stepped"] <= n["dropped"], n
+
+
+def check_loss(account: Account) -> None:
+    """Of a call without a cancel that is over: what was lost, and what each frame was lost to.
+
+    A queue that was full and counted it, or the end of the call, which finds no more frames under
+    way than there are places for them; nothing was refused, taken back or answered twice.
+    """
+    frames, speaker = account["frames"], account["speaker"]
+    print(
+        f"overflowed: {frames['dropped_overflow']} before the engine, {speaker['dropped']} behind; "
+        f"under way at the end: {frames['dropped_close']} before, "
+        f"{speaker['failed']} in capture, {speaker['unplayed']} not yet"
+    )
+    assert frames["dropped_close"] <= MOST_WAITING
+    assert frames["submitted"] - frames["stepped"] <= AT_THE_ENGINE
+    assert speaker["failed"] <= IN_CAPTURE
+    assert speaker["unplayed"] <= QUEUE_FRAMES
+    never = {key: frames[key] for key in ("dropped_cancel", "rolled_back", "refused", "stale")}
+    assert not any(never.values()) and not speaker["cleared"], account
+
+
+def check_under_way(account: Account) -> None:
+    """Of a call that goes on: no frame is between two stages but those that have a place there."""
+    n = chain(account)
+    assert 0 <= waiting(account) <= MOST_WAITING, n
+    assert 0 <= n["submitted"] - n["stepped"] <= AT_THE_ENGINE, n
+    assert 0 <= n["emitted"] - n["captured"] - n["unheard"] <= IN_CAPTURE, n
+    assert n["stepped"] == n["emitted"] and not account["speaker"]["failed"], n
 
 
 def waiting(account: Account) -> int:

@@ -77,6 +77,8 @@ class Caller:
     attributes: dict[str, str] = field(default_factory=dict)
     may_publish: bool = True
     """Whether the server lets this person have a microphone."""
+    microphone_ms: int = 200
+    """Sound that the microphone holds ready; it gives silence where that has run out."""
 
     heard: list[Sound] = field(default_factory=list)
     """The agent's track at 24 kHz, in pieces of 20 ms."""
@@ -155,7 +157,7 @@ class Caller:
 
     async def publish(self, *, muted: bool = False) -> None:
         """Have a microphone; a muted one was so before the room knew of it."""
-        self.source = rtc.AudioSource(RATE, 1, queue_size_ms=200)
+        self.source = rtc.AudioSource(RATE, 1, queue_size_ms=self.microphone_ms)
         self.track = rtc.LocalAudioTrack.create_audio_track("microphone", self.source)
         if muted:
             self.track.mute()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.e2e.accounts import Account, check_chain
+from tests.e2e.accounts import Account, check_chain, check_loss, check_under_way
 from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.conftest import WorkerFactory
 from tests.e2e.patience import within
@@ -24,26 +24,37 @@ from tests.fakes.echo import PREFILL_POSITIONS
 
 pytestmark = pytest.mark.e2e
 
+Times = np.ndarray[Any, Any]
 CHIRP_SECONDS = 60
 SETTLED_SECONDS = 20
 FRAME_SECONDS = 0.08
+CHIRP_FRAMES = round(CHIRP_SECONDS / FRAME_SECONDS)
 FRAME_SAMPLES, PIECE_SAMPLES = 1920, 480
-LEAST_QUIET_IN, LEAST_QUIET_OUT = 0.6, 0.4
-"""Of the seconds; the receiver's own buffer stretches and shortens sound as a matter of course."""
-CONCEALMENT_SPAN = 1.0
-"""WebRTC counts concealed samples; the spans are known to the second in which we look."""
+LOOK_SECONDS = 0.2
+MICROPHONE_MS = 1000
+"""The person's own microphone is not what is tested: a busy machine must not make it stutter."""
+NEAR = 2
+"""Frames: how far off one may be, and how far from the counter that names what happened to it."""
+WAY_BACK = 9
+"""Frames that fit between the engine and the receiver's ear: queue, source, jitter buffer."""
+MOST_SPANS_IN, MOST_SPANS_OUT = 0.1, 0.25
+"""Share of the frames that spans may hold; on an idle machine there are none."""
+MOST_EXCUSED = 0.02
+"""Share of the frames that may break a rule within them."""
+MOST_GROWTH_MB = 5
 
 
 @dataclass(frozen=True)
 class Look:
-    """One second's counters: how far each side was, and what had gone wrong until then."""
+    """The counters at one moment: how far each side was, and what had gone wrong until then."""
 
+    second: float
     account: Account
     pieces: int
     """Of 20 ms, that the receiver had heard."""
-    heard_badly: int
-    """Samples that the receiver's jitter buffer made up, put in or took out."""
-    resident: float
+    heard_concealed: int
+    """Samples that the receiver's jitter buffer made up."""
+    resident_mb: float
 
     @property
     def made(self) -> int:
@@ -64,58 +75,52 @@ class Look:
     @property
     def went_badly(self) -> int:
         """The same, to the receiver's ear."""
-        speaker = self.account["speaker"]
-        return self.came_badly + self.heard_badly + speaker["dropped"] + speaker["failed"]
+        return self.came_badly + self.heard_concealed + int(self.account["speaker"]["dropped"])
 
 
 async def watch(who: Caller, worker: WorkerProcess) -> list[Look]:
-    """Look once a second while the chirp plays."""
+    """Look again and again until the chirp has been played, and once behind it."""
     looks = []
     process = psutil.Process(worker.pid)
-    playing = asyncio.create_task(who.say(chirp(CHIRP_SECONDS)))
-    while not playing.done():
-        await asyncio.wait([playing], timeout=1.0)
-        resident = process.memory_info().rss / 2**20
-        account = await who.stats()
-        looks.append(Look(account, len(who.heard), await changed_samples(who), resident))
+    began = time.monotonic()
+    playing = asyncio.create_task(play(who))
+    over = False
+    while not over:
+        await asyncio.wait([playing], timeout=LOOK_SECONDS)
+        over = playing.done()
+        resident = process.memory_info().rss / 1e6
+        account, pieces = await who.stats(), len(who.heard)
+        second = time.monotonic() - began
+        looks.append(Look(second, account, pieces, await concealed_samples(who), resident))
     await playing
     return looks
 
 
-async def changed_samples(who: Caller) -> int:
+async def play(who: Caller) -> None:
+    await who.say(chirp(CHIRP_SECONDS))
+    await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
+
+
+async def concealed_samples(who: Caller) -> int:
     assert who.agent_track is not None
     async with within("the receiver's statistics"):
         stats = await who.agent_track.get_stats()
     inbound = [entry.inbound_rtp.inbound for entry in stats if entry.HasField("inbound_rtp")]
-    return sum(
-        track.concealed_samples
-        + track.inserted_samples_for_deceleration
-        + track.removed_samples_for_acceleration
-        for track in inbound
-    )
+    return sum(track.concealed_samples for track in inbound)
 
 
-def disturbed_frames(
-    looks: list[Look], place: Callable[[Look], int], events: Callable[[Look], int]
+def named_spans(
+    looks: list[Look], place: Callable[[Look], int], events: Callable[[Look], int], later: int
 ) -> set[int]:
-    """Frames within a second of a look before which something had happened."""
-    disturbed: set[int] = set()
-    margin = int(CONCEALMENT_SPAN / FRAME_SECONDS)
+    """Frames between two looks of which the second counts more events than the first."""
+    spans: set[int] = set()
     before = (0, 0)
     for look in looks:
         now = (place(look), events(look))
         if now[1] > before[1]:
-            disturbed |= set(range(before[0] - margin, now[0] + margin))
+            spans |= set(range(before[0] - NEAR, now[0] + later))
         before = now
-    return disturbed
-
-
-def demand_quiet(looks: list[Look], events: Callable[[Look], int], least: float) -> None:
-    """Excused spans are exceptions: most seconds have to be without an event."""
-    counts = [0, *(events(look) for look in looks)]
-    quiet = sum(now == before for before, now in pairwise(counts)) / len(looks)
-    print(f"{quiet:.0%} of the seconds are without an event")
-    assert quiet >= least, "the machine was too busy: too few seconds were undisturbed"
+    return spans
 
 
 # contract: C6, H2, H3
@@ -123,66 +128,82 @@ async def test_chirp_is_accounted_for_frame_by_frame(
     livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
 ) -> None:
     worker = await start_worker("--record", str(tmp_path))
-    async with Caller(livekit.url, room_name) as who:
+    async with Caller(livekit.url, room_name, microphone_ms=MICROPHONE_MS) as who:
         await who.until_agent()
         looks = await watch(who, worker)
-        await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
     account = await worker.ended(looks[0].account["session"])
     print("counters:", account)
     check_chain(account)
+    check_loss(account)
+    for look in looks:
+        check_under_way(look.account)
 
-    frames = account["frames"]
     recorded = last_recording(tmp_path)
+    check_identities(account, recorded)
+    came_badly = named_spans(looks, attrgetter("made"), attrgetter("came_badly"), NEAR)
+    check_input(chirp_times(recorded["pcm"], EAR_RATE), came_badly, account["hearing"]["clocked"])
+    went_badly = named_spans(looks, attrgetter("frames_heard"), attrgetter("went_badly"), WAY_BACK)
+    check_heard(chirp_times(who.sound(), EAR_RATE), went_badly)
+    check_memory(looks)
+
+
+def check_identities(account: Account, recorded: dict[str, Any]) -> None:
+    """One epoch, its numbers without hole or repeat, and a position of the model for each."""
+    frames = account["frames"]
     stepped = len(recorded["seqs"])
     assert recorded["seqs"].tolist() == list(range(1, stepped + 1))
+    assert set(recorded["epochs"].tolist()) == {0} and frames["epochs"] == 1
     assert frames["stepped"] <= stepped <= frames["submitted"]
     assert account["position"] == PREFILL_POSITIONS + frames["stepped"] - 1
 
-    came_badly = disturbed_frames(looks, attrgetter("made"), attrgetter("came_badly"))
-    demand_quiet(looks, attrgetter("came_badly"), LEAST_QUIET_IN)
-    check_times(chirp_times(recorded["pcm"], EAR_RATE), came_badly)
-    went_badly = disturbed_frames(looks, attrgetter("frames_heard"), attrgetter("went_badly"))
-    demand_quiet(looks, attrgetter("went_badly"), LEAST_QUIET_OUT)
-    check_heard(chirp_times(who.sound(), EAR_RATE), went_badly)
 
-    settled, last = looks[SETTLED_SECONDS].resident, looks[-1].resident
-    print(f"resident memory: {settled:.1f} MiB at {SETTLED_SECONDS} s, {last:.1f} MiB at the end")
-    assert last - settled < 5
-
-
-def check_times(times: np.ndarray[Any, Any], disturbed: set[int]) -> None:
-    """The session's input is the chirp, in order and on time."""
+def check_input(times: Times, spans: set[int], clocked: int) -> None:
+    """The session's input is the chirp, in order and on time, without a hole that has no name."""
     index = np.flatnonzero(np.isfinite(times))
+    holes = set(range(index[0], index[-1])) - set(index.tolist())
     whole = index[2:-2]
-    assert len(whole) > 0.9 * CHIRP_SECONDS / FRAME_SECONDS
-    offset = times[whole] - whole * FRAME_SECONDS
-    late = np.abs(offset - np.median(offset)) / FRAME_SECONDS
-    quiet = np.array([frame not in disturbed for frame in whole])
-    forwards = np.diff(times[whole]) > 0
-    print(
-        f"frames off by at most {late.max():.2f}, undisturbed ones {late[quiet].max():.2f}; "
-        f"{(~forwards).sum()} steps are not forwards"
-    )
-    assert forwards[quiet[:-1] & quiet[1:]].all(), "the chirp runs backwards somewhere"
-    # What conceals a late packet says a moment of the chirp twice.
-    assert forwards.mean() > 0.98
-    assert late[quiet].max() <= 2
+    offset = times[whole] / FRAME_SECONDS - whole
+    late = np.abs(offset - np.median(offset))
+    backwards = np.append(np.diff(times[whole]) <= 0, False)
+    print(f"came: {len(index)} frames of the chirp, off by at most {late.max():.2f}")
+    print(f"silent ones among them: {sorted(holes)}, of {clocked} clocked in the call")
+    assert len(index) >= (1 - MOST_EXCUSED) * CHIRP_FRAMES
+    assert len(holes) <= clocked
+    check_spans(range(index[0], index[-1]), spans, MOST_SPANS_IN)
+    check_excused(holes | set(whole[backwards | (late > NEAR)].tolist()), spans)
 
 
-def check_heard(times: np.ndarray[Any, Any], disturbed: set[int]) -> None:
+def check_heard(times: Times, spans: set[int]) -> None:
     """What the receiver hears is the same chirp, from one end to the other, and never backwards."""
     index = np.flatnonzero(np.isfinite(times))
-    heard = times[index]
-    forwards = np.diff(heard) > 0
-    quiet = np.array([frame not in disturbed for frame in index])
-    both_quiet = quiet[:-1] & quiet[1:]
-    print(
-        f"heard {heard[0]:.2f} s to {heard[-1]:.2f} s of the chirp in {len(heard)} frames, "
-        f"{both_quiet.sum()} of them undisturbed; {(~forwards).sum()} steps are not forwards"
-    )
-    assert heard[2] < 1.0
-    assert heard[-3] > CHIRP_SECONDS - 1.0
-    assert forwards[both_quiet].mean() > 0.99
-    # The way back has a jitter buffer of its own, which conceals where the machine is busy.
-    assert forwards.mean() > 0.9
-    assert len(heard) > 0.9 * CHIRP_SECONDS / FRAME_SECONDS
+    whole = index[2:-2]
+    heard = times[whole]
+    steps = np.diff(heard) / FRAME_SECONDS - np.diff(whole)
+    backwards, leaps = np.diff(heard) <= 0, np.abs(steps) > NEAR
+    print(f"heard: {len(index)} frames, {heard[0]:.2f} s to {heard[-1]:.2f} s of the chirp")
+    assert heard[0] < 1.0
+    assert heard[-1] > CHIRP_SECONDS - 1.0
+    assert len(index) >= (1 - MOST_EXCUSED) * CHIRP_FRAMES
+    check_spans(range(index[0], index[-1]), spans, MOST_SPANS_OUT)
+    check_excused(set(whole[:-1][backwards | leaps].tolist()), spans)
+
+
+def check_spans(frames: range, spans: set[int], most: float) -> None:
+    share = len(spans & set(frames)) / len(frames)
+    print(f"{share:.1%} of the frames lie where a counter names something, at most {most:.0%}")
+    assert share <= most, "the machine was too busy: too few frames were undisturbed"
+
+
+def check_excused(odd: set[int], spans: set[int]) -> None:
+    print(f"out of order, late or silent: {sorted(odd)}")
+    assert odd <= spans, f"frames {sorted(odd - spans)} are wrong where no counter says so"
+    assert len(odd) <= MOST_EXCUSED * CHIRP_FRAMES
+
+
+def check_memory(looks: list[Look]) -> None:
+    settled = next(look for look in looks if look.second >= SETTLED_SECONDS)
+    last = looks[-1]
+    for look in (settled, last):
+        print(f"resident memory at {look.second:.1f} s: {look.resident_mb:.1f} MB")
+    assert last.second >= CHIRP_SECONDS
+    assert last.resident_mb - settled.resident_mb < MOST_GROWTH_MB
