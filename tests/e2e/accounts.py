@@ -46,23 +46,26 @@ def check_chain(account: Account) -> None:
 
 
 def check_loss(account: Account) -> None:
-    """Of a call without a cancel that is over: what was lost, and what each frame was lost to.
+    """Of a call that is over: what was lost, and what each frame was lost to.
 
-    A queue that was full and counted it, or the end of the call, which finds no more frames under
-    way than there are places for them; nothing was refused, taken back or answered twice.
+    A queue that was full and counted it, a cancel, or the end of the call; these two find no more
+    frames under way than there are places for them. None was refused, taken back or stale.
     """
     frames, speaker = account["frames"], account["speaker"]
+    hard = frames["epochs"] - 1
     print(
         f"overflowed: {frames['dropped_overflow']} before the engine, {speaker['dropped']} behind; "
         f"under way at the end: {frames['dropped_close']} before, "
-        f"{speaker['failed']} in capture, {speaker['unplayed']} not yet"
+        f"{speaker['failed']} in capture, {speaker['unplayed']} not yet; "
+        f"cancelled: {speaker['cleared']} behind the engine, {frames['dropped_cancel']} in it"
     )
     assert frames["dropped_close"] <= MOST_WAITING
     assert frames["submitted"] - frames["stepped"] <= AT_THE_ENGINE
     assert speaker["failed"] <= IN_CAPTURE
     assert speaker["unplayed"] <= QUEUE_FRAMES
-    never = {key: frames[key] for key in ("dropped_cancel", "rolled_back", "refused", "stale")}
-    assert not any(never.values()) and not speaker["cleared"], account
+    assert speaker["cleared"] <= (hard + frames["holds"]) * QUEUE_FRAMES
+    assert frames["dropped_cancel"] <= hard * AT_THE_ENGINE
+    assert not any(frames[key] for key in ("rolled_back", "refused", "stale")), account
 
 
 def check_under_way(account: Account) -> None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 from livekit import rtc
 
-from tests.e2e.accounts import MOST_WAITING, Account, check_chain, waiting
+from tests.e2e.accounts import Account, check_chain, check_loss, check_under_way
 from tests.e2e.asking import QUESTIONS, spoken
 from tests.e2e.caller import EAR_RATE, Caller, Sound
 from tests.e2e.phones import phone_in, set_status
 from tests.e2e.processes import LiveKitServer, WorkerProcess
-from tests.e2e.sounds import at_microphone, pause
+from tests.e2e.sounds import at_microphone, last_recording, pause
 
 pytestmark = pytest.mark.e2e
 SAID = tuple(question.words for question in QUESTIONS[:2])
 PAUSE_SECONDS = 2
-FRAME = 1920
+FRAME, PIECE = 1920, 480
+WAY_BACK = 9
+"""Frames that fit between the engine and the receiver's ear: queue, source, jitter buffer."""
 LEAST_MADE = 20
 AUDIBLE = 1e-3
 """What Opus makes of silence stays below."""
@@ -30,10 +33,11 @@ AUDIBLE = 1e-3
 def worker(
     livekit: LiveKitServer, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcess]:
-    """The real engine; it keeps recordings in its folder."""
+    """The real engine; it keeps recordings in its folder, and what the engine itself gave."""
     folder = tmp_path_factory.mktemp("tiny")
     options = ("--model", str(tiny_checkpoint), "--recording", str(folder), "--drain-time", "1")
-    process = WorkerProcess(folder, livekit.url, *options)
+    module = ("tests.fakes.watched_worker", "--record", str(folder))
+    process = WorkerProcess(folder, livekit.url, *options, module=module)
     process.start()
     yield process
     process.stop()
@@ -45,24 +49,59 @@ async def test_a_frame_out_for_a_frame_in_and_the_same_words(
 ) -> None:
     async with Caller(livekit.url, room_name) as who:
         await who.until_agent()
+        await who.until("the agent's sound", lambda: who.heard)
+        first, heard_before = await who.stats(), len(who.heard)
         for segments, words in enumerate(SAID, start=1):
             await who.say(at_microphone(spoken(words)))
             # The agent goes on talking once it hears speech and a pause: not after the cancel.
             await who.say(pause(PAUSE_SECONDS))
             await who.until("its words", lambda n=segments: len(deltas(who)) >= n)
-            account = await who.stats()
+            account, heard = await who.stats(), len(who.heard)
+            check_under_way(account)
+            check_received(first, account, heard - heard_before)
             # A soft cancel closes the utterance, so that its transcript becomes final.
             await who.rpc("cancel")
             await who.until("all words on both channels", lambda: complete(who))
         sound = who.sound()
-    assert 0 <= waiting(account) <= MOST_WAITING
-    print("words:", deltas(who))
-    assert streams(who) == finals(who) == deltas(who)
-    assert np.isfinite(sound).all() and sound.std() > AUDIBLE
+    check_words(who)
+    assert sound.std() > AUDIBLE
 
     ended = await worker.ended(account["session"])
     check_chain(ended)
-    check_recording(*recording(worker, ended))
+    check_loss(ended)
+    heard_frames, said = recording(worker, ended)
+    check_recording(heard_frames, said)
+    check_engine(last_recording(worker.folder), ended)
+
+
+def check_received(before: Account, now: Account, pieces: int) -> None:
+    """At the receiver's ear, a frame for each that the engine made meanwhile."""
+    stepped = now["frames"]["stepped"] - before["frames"]["stepped"]
+    heard = pieces * PIECE / FRAME
+    print(f"{stepped} frames stepped, {heard:.1f} heard meanwhile")
+    assert abs(heard - stepped) <= WAY_BACK
+
+
+def check_engine(given: dict[str, np.ndarray[Any, Any]], ended: Account) -> None:
+    """As the engine gave them: finite floats, one answer for each frame in, no two alike."""
+    frames = ended["frames"]
+    pcm = given["pcm"]
+    print(f"{frames['submitted']} frames submitted, {len(pcm)} given, peak {np.abs(pcm).max():.3f}")
+    assert frames["stepped"] <= len(pcm) <= frames["submitted"]
+    assert given["seqs"].tolist() == list(range(1, len(pcm) + 1))
+    assert set(given["epochs"].tolist()) == {0}
+    assert pcm.dtype == np.float32 and pcm.shape == (len(pcm), FRAME)
+    assert np.isfinite(pcm).all()
+    assert (pcm.std(axis=1) > 0).all(), "a frame is constant"
+
+
+def check_words(who: Caller) -> None:
+    """Segment for segment, in order: as text stream, as final message, as the pieces of it."""
+    said = deltas(who)
+    print("words:", said)
+    assert len(said) >= len(SAID) and all(text.strip() for text in said.values())
+    assert len(who.segments) == len(said)
+    assert list(streams(who).items()) == list(finals(who).items()) == list(said.items())
 
 
 def recording(worker: WorkerProcess, ended: Account) -> tuple[Sound, Sound]:
