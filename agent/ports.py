@@ -29,13 +29,13 @@ def listen(settings: Settings) -> socket.socket:
             f"port {port} on {host} cannot be used ({error.strerror}); "
             "choose another with --port (PERSONAPLEX_PORT)"
         ) from None
-    if not settings.api_keys:
-        _say_who_may_call(settings)
     return listener
 
 
-def _say_who_may_call(settings: Settings) -> None:
-    """Without keys, which is right on loopback only."""
+def say_who_may_call(settings: Settings) -> None:
+    """Where there are no keys, which is right on loopback only."""
+    if settings.api_keys:
+        return
     if settings.bind_host in LOOPBACK:
         log.info("no --api-keys: the API answers on loopback only")
     else:

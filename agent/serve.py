@@ -30,6 +30,7 @@ from agent.loading import EngineFactory, ModelAbout
 from agent.manager import SessionManager
 from agent.metrics import RoomMetrics
 from agent.outages import check_server
+from agent.ports import say_who_may_call
 from agent.recording import recording_folder
 from agent.settings import Settings
 from agent.turns import TurnThresholds
@@ -70,11 +71,11 @@ def run_worker(
 def default_spec(engine: Engine, settings: Settings) -> SessionSpec:
     """The checkpoint's voice and persona, or those of the settings."""
     own = engine.default_spec
-    voice = settings.voice or own.voice
-    if voice not in engine.voices:
-        choices = ", ".join(engine.voices)
-        raise CommandError(f"--voice {voice}: there is no such voice; there are {choices}")
-    return SessionSpec(voice=voice, persona=settings.persona or own.persona, sampling=own.sampling)
+    return SessionSpec(
+        voice=settings.voice or own.voice,
+        persona=settings.persona or own.persona,
+        sampling=own.sampling,
+    )
 
 
 async def serve(
@@ -111,6 +112,7 @@ async def serve(
     )
     await runner.setup()
     await web.SockSite(runner, listener).start()
+    say_who_may_call(settings)
     await manager.warmup(settings.warmup_frames)
     settle_memory()
     running = asyncio.create_task(worker.run(_once(lambda: announce(settings))))

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.ports import listen
+from agent.ports import listen, say_who_may_call
 from agent.settings import Settings
 from tests.e2e.processes import free_port
 
@@ -25,6 +25,8 @@ def test_without_keys_the_log_says_who_may_call(
     host: str, keys: str, said: list[tuple[int, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings(host=host, port=free_port(), api_keys=keys)
-    with caplog.at_level(logging.INFO, "agent.ports"), listen(settings) as listener:
+    with listen(settings) as listener:
         assert listener.getsockname()[0] == settings.bind_host
+    with caplog.at_level(logging.INFO, "agent.ports"):
+        say_who_may_call(settings)
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == said
