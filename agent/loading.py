@@ -79,10 +79,13 @@ def _demand_memory(settings: Settings) -> None:
 
 
 def about_model(settings: Settings) -> ModelAbout:
-    """Read from the checkpoint, before its weights. Raises as above."""
+    """Read from the checkpoint, before its weights; it has the voice asked for. Raises as above."""
     try:
         info = describe(settings.model)
     except CheckpointError as error:
         raise CommandError(str(error)) from error
+    if settings.voice and settings.voice not in info.voices:
+        choices = ", ".join(info.voices)
+        raise CommandError(f"--voice {settings.voice}: there is no such voice; there are {choices}")
     notice = DEMO_NOTICE if settings.model == BUNDLED else None
     return ModelAbout(RANDOM_NOTICE if info.is_random else notice, info.licence)

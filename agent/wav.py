@@ -36,10 +36,12 @@ def with_tail(samples: NDArray[np.float32], seconds: float) -> NDArray[np.float3
 def read_wav(path: Path) -> NDArray[np.float32]:
     """All samples of `path`, mixed down and resampled, `[S]`. Raises `CommandError`."""
     try:
+        path.open("rb").close()  # soundfile does not say why it could not
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (soundfile.SoundFileError, OSError):
-        what = "is no audio file that can be read" if path.is_file() else "there is no such file"
-        raise CommandError(f"{path}: {what}; give a WAV") from None
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read ({error.strerror}); give a WAV") from None
+    except soundfile.SoundFileError:
+        raise CommandError(f"{path}: is no audio file that can be read; give a WAV") from None
     if not np.isfinite(samples).all():
         raise CommandError(f"{path}: holds samples that are no numbers; write it anew")
     # Finite, but far beyond full scale, would overflow inside the codec.

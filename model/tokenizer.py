@@ -39,7 +39,9 @@ class Tokenizer:
             self._pieces.LoadFromSerializedProto(path.read_bytes())
         except (OSError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise TokenizerError(f"{path} is no SentencePiece model ({reason})") from error
+            raise TokenizerError(
+                f"{path} is no SentencePiece model ({reason}); fetch or export it again"
+            ) from error
 
     def __len__(self) -> int:
         """How many tokens there are."""

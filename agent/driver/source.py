@@ -42,7 +42,7 @@ def read_input(path: Path, tail_s: float, expected_sha256: str | None = None) ->
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give a WAV") from error
     digest = hashlib.sha256(raw).hexdigest()
     if expected_sha256 is not None and digest != expected_sha256.lower():
         raise InputError(f"{path}: its SHA-256 is {digest}, not the expected one")
@@ -60,7 +60,7 @@ def _decode(path: Path) -> NDArray[np.float32]:
     except soundfile.SoundFileError as error:
         raise InputError(f"{path}: no audio file that can be read; give a WAV") from error
     if not len(samples):
-        raise InputError(f"{path}: has no samples")
+        raise InputError(f"{path}: has no samples; give a WAV with sound in it")
     if not np.isfinite(samples).all():
         raise InputError(f"{path}: has samples that are no numbers; give a WAV without them")
     mono = samples.mean(axis=1)

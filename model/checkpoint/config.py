@@ -120,7 +120,9 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigMismatch(f"{path} cannot be read as JSON: {error}") from error
+        raise ConfigMismatch(
+            f"{path} cannot be read as JSON ({error}); fetch or export it again"
+        ) from error
     if not isinstance(raw, dict):
         raise ConfigMismatch(f"{path} must hold one JSON object")
     return raw

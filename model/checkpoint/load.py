@@ -115,7 +115,9 @@ def _describe(files: CheckpointFiles, tokenizer: Tokenizer, voiceless: bool) -> 
         pass
     voices = _catalogue(files, config.lm).names()
     if raw.voice not in voices and not voiceless:
-        raise VoiceError(f"{files.voices} lacks {raw.voice}, the default voice of this checkpoint")
+        raise VoiceError(
+            f"{files.voices} lacks {raw.voice}, the default voice; fetch the checkpoint again"
+        )
     return CheckpointInfo(
         name=files.name,
         licence=LICENCES.get(files.name.partition("@")[0], raw.licence),

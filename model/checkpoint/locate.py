@@ -1,10 +1,11 @@
 """Finds the files of a checkpoint by name: `demo`, a folder, or a Hugging Face repository.
 
-Knows file names and the hub; opens nothing but the list of a folder.
+Knows file names and the hub; opens nothing, and sees to it that what it names can be opened.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +49,15 @@ def locate(name: str) -> CheckpointFiles:
     if name == DEMO:
         return files_in(name, DEMO_FOLDER)
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    try:
+        is_folder, exists = folder.is_dir(), folder.exists()
+    except OSError as error:  # a folder on the way may not be entered
+        raise CheckpointNotFound(
+            f"the model folder {folder} cannot be looked for ({error.strerror}); name another"
+        ) from error
+    if is_folder:
         return files_in(name, folder)
-    if folder.exists():
+    if exists:
         raise CheckpointNotFound(f"{folder} is a file; name the folder that holds it")
     if REPO_ID.fullmatch(name) and not name.startswith("."):
         repo, _, revision = name.partition("@")
@@ -64,6 +71,7 @@ def locate(name: str) -> CheckpointFiles:
 def files_in(name: str, folder: Path) -> CheckpointFiles:
     """The parts of the checkpoint in `folder`. Raises `CheckpointIncomplete`."""
     voices = folder / VOICES_FOLDER
+    _demand_readable(folder)
     return CheckpointFiles(
         name=name,
         folder=folder,
@@ -71,8 +79,15 @@ def files_in(name: str, folder: Path) -> CheckpointFiles:
         model=_the_file(folder, MODEL_NAME),
         mimi=_the_file(folder, MIMI_PATTERN),
         tokenizer=_the_file(folder, TOKENIZER_PATTERN),
-        voices=voices if voices.is_dir() else _the_file(folder, VOICES_ARCHIVE),
+        voices=_demand_readable(voices) if voices.is_dir() else _the_file(folder, VOICES_ARCHIVE),
     )
+
+
+def _demand_readable(path: Path) -> Path:
+    needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+    if not os.access(path, needed):
+        raise CheckpointIncomplete(f"{path} may not be read by this user; change its permissions")
+    return path
 
 
 def _the_file(folder: Path, pattern: str) -> Path:
@@ -87,4 +102,6 @@ def _the_file(folder: Path, pattern: str) -> Path:
         raise CheckpointIncomplete(
             f"the model folder {folder} has several {pattern} ({names}); leave one"
         )
-    return found[0]
+    if not found[0].is_file():
+        raise CheckpointIncomplete(f"{found[0]} is no file; fetch the checkpoint again")
+    return _demand_readable(found[0])

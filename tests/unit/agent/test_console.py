@@ -112,7 +112,7 @@ def test_an_interrupted_call_leaves_a_whole_file(spoken: Path, tmp_path: Path, n
 
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
-    [("none.wav", None, "no such file"), ("text.wav", b"hello", "no audio file")],
+    [("none.wav", None, "No such file"), ("text.wav", b"hello", "no audio file")],
 )
 def test_a_wrong_input_is_one_line(
     tmp_path: Path,
