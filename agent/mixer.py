@@ -17,6 +17,8 @@ MOST_SAMPLES = 2 * FRAME_SAMPLES
 """A ring never holds more: 160 ms."""
 LIMIT_FROM = np.float32(10 ** (-3 / 20))
 """Full scale less 3 dB; the limiter leaves everything below alone."""
+CODEC_SILENCE = np.float32(2 / 32768)
+"""What Opus makes of an open microphone's silence stays within: its last bits."""
 
 
 class Ring:
@@ -59,9 +61,10 @@ def limit(pcm: Pcm) -> Pcm:
 
 def mix(frames: Iterable[Pcm]) -> Pcm:
     """Everybody's frame as one; somebody who speaks alone passes untouched."""
-    audible = [frame for frame in frames if frame.any()]
-    if not audible:
+    present = [frame for frame in frames if frame.any()]
+    if not present:
         return np.zeros(FRAME_SAMPLES, np.float32)
-    if len(audible) == 1:
-        return audible[0]
-    return limit(np.sum(audible, axis=0, dtype=np.float32))
+    speaking = [frame for frame in present if np.abs(frame).max() > CODEC_SILENCE]
+    if len(speaking) == 1:
+        return speaking[0]
+    return limit(np.sum(present, axis=0, dtype=np.float32))

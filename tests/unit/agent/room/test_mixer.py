@@ -22,6 +22,9 @@ def constant(level: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 def test_one_speaker_alone_is_untouched_even_at_full_scale() -> None:
     loud = np.linspace(-1, 1, FRAME_SAMPLES, dtype=np.float32)
     assert mix([loud, constant(0), constant(0)]) is loud
+    last_bit = np.resize(np.float32([1, 0, -1, 0]) / 32768, FRAME_SAMPLES)
+    assert mix([loud, last_bit, -last_bit]) is loud, "others' silence came through the codec"
+    assert np.array_equal(mix([last_bit]), last_bit)
 
 
 # contract: H2
