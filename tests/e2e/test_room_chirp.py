@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.accounts import Account, check_chain, check_loss, check_under_way
 from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.conftest import WorkerFactory
-from tests.e2e.patience import within
+from tests.e2e.ears import concealed_samples
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import chirp, chirp_times, last_recording
 from tests.fakes.echo import PREFILL_POSITIONS
@@ -99,14 +99,6 @@ async def watch(who: Caller, worker: WorkerProcess) -> list[Look]:
 async def play(who: Caller) -> None:
     await who.say(chirp(CHIRP_SECONDS))
     await who.until("the end of the chirp", lambda: who.states[-1] == "listening")
-
-
-async def concealed_samples(who: Caller) -> int:
-    assert who.agent_track is not None
-    async with within("the receiver's statistics"):
-        stats = await who.agent_track.get_stats()
-    inbound = [entry.inbound_rtp.inbound for entry in stats if entry.HasField("inbound_rtp")]
-    return sum(track.concealed_samples for track in inbound)
 
 
 def named_spans(

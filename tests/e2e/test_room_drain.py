@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent.speaker import QUEUE_FRAMES
 from tests.e2e.accounts import (
+    CONCEALED_A_FRAME,
     MOST_WAITING,
     Account,
     chain,
@@ -20,12 +22,15 @@ from tests.e2e.accounts import (
 )
 from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.conftest import WorkerFactory
+from tests.e2e.ears import changed_samples, frames_silent, frames_skipped
 from tests.e2e.processes import LiveKitServer
 from tests.e2e.sounds import chirp, chirp_times, last_recording
 
 pytestmark = pytest.mark.e2e
 CHIRP_SECONDS = 8
 CHIRP_FRAMES = round(CHIRP_SECONDS / 0.08)
+EDGES = 1.25
+"""What a frame that was lost takes with it of its neighbours, fading out and in."""
 
 
 # contract: J3
@@ -41,6 +46,7 @@ async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
         await who.until_agent()
     second = await start_worker("--max-sessions", "2")
     before = [await who.stats() for who in callers]
+    changed = [await changed_samples(who) for who in callers]
     playing = [asyncio.create_task(who.say(chirp(CHIRP_SECONDS))) for who in callers]
     first.signal(signal.SIGTERM)
     await first.reach("readiness to end", lambda: first.ready()["status"] == 503)
@@ -51,14 +57,17 @@ async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
         for who in callers:
             await who.until("the end of the chirp", lambda who=who: who.states[-1] == "listening")
         after = [await who.stats() for who in callers]
-    for who, was, now in zip(callers, before, after, strict=True):
+    for who, was, now, changed_before in zip(callers, before, after, changed, strict=True):
         check_nothing_lost(was, now)
+        late = named_late(now) - named_late(was)
+        on_the_way = (await changed_samples(who) - changed_before) / CONCEALED_A_FRAME
+        check_heard(who, late, on_the_way)
         assert first.running, "it ended before the last call did"
         await who.leave()
         account = await first.ended(now["session"])
         assert account["reason"] == "participant_left"
         check_chain(account)
-        late = named_late(now) - named_late(was)
+        assert chain(account)["unheard"] <= QUEUE_FRAMES
         check_recording(last_recording(tmp_path), account, late)
     assert await asyncio.to_thread(first.wait) == 0
 
@@ -75,6 +84,7 @@ def check_nothing_lost(was: Account, now: Account) -> None:
     assert grown["discarded"] <= grown["clocked"]
     speaker = now["speaker"]
     assert {speaker[key] for key in ("dropped", "cleared", "failed")} == {0}
+    assert grown["emitted"] - grown["captured"] <= QUEUE_FRAMES + 1, "the speaker kept some"
     assert 0 <= waiting(now) <= MOST_WAITING
     assert now["position"] - was["position"] == grown["stepped"] > CHIRP_FRAMES
 
@@ -82,6 +92,17 @@ def check_nothing_lost(was: Account, now: Account) -> None:
 def named_late(account: Account) -> float:
     """Frames that a busy machine brought too late: what WebRTC made up, and the room's clock."""
     return concealed_frames(account) + chain(account)["clocked"]
+
+
+def check_heard(who: Caller, late: float, on_the_way: float) -> None:
+    """What came back to the caller: the chirp, but for what WebRTC changed on its ways."""
+    skipped, silent = frames_skipped(who, CHIRP_SECONDS), frames_silent(who)
+    print(
+        f"to the ear {skipped:.2f} frames were skipped and {silent:.2f} silent, of {late:.2f} that "
+        f"came late and {on_the_way:.2f} changed on the way back"
+    )
+    # The receiver cuts its sound anywhere within a frame: so are the edges of what is named.
+    assert max(skipped, silent) <= (late + on_the_way) * EDGES + 1
 
 
 def check_recording(
