@@ -18,8 +18,8 @@ from agent.command import INTERRUPTED, CommandError, configure_logging
 from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
 from agent.interrupts import cancelled_by_signals
-from agent.loading import make_engine
 from agent.manager import DEFAULT_TURNS, SessionManager
+from agent.paths import demand_model
 from agent.policy import ROOM
 from agent.session import Session
 from agent.settings import Settings
@@ -46,9 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     loaded = replace(settings.load(args), max_sessions=1)
     configure_logging(loaded.log_level)
-    # Files are opened before the model is: a wrong name should not take that long to say.
+    demand_model(loaded.model)
     source = WavSource(args.input, args.tail_s, paced=args.output is None) if args.input else None
     outlet = WavOutlet(args.output) if args.output else None
+    # torch takes seconds to import: first what can be wrong without it.
+    from agent.loading import make_engine
+
     engine = make_engine(loaded)
     try:
         asyncio.run(cancelled_by_signals(converse(engine, loaded, source, outlet)))

@@ -1,7 +1,8 @@
 """The command `voices`: list the voices of a checkpoint, add one from a recording, check them.
 
 An operator's tool. Enrolling somebody's voice is for the operator to have consent for; callers can
-only ever name voices that are bundled.
+only ever name voices that are bundled. What needs torch is imported where it is used: that takes
+seconds, and a wrong path is said before.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent import settings
 from agent.command import CommandError, configure_logging
+from agent.paths import demand_model
 from agent.wav import read_wav
-from model import CheckpointError, VoiceReport, add_voice, check_voices, describe
+from model import CheckpointError, Pcm
+
+if TYPE_CHECKING:
+    from model import VoiceReport
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,15 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     loaded = settings.load(args)
     configure_logging(loaded.log_level)
+    demand_model(loaded.model)
     try:
         if args.action == "add":
-            return _add(loaded.model, args.name, args.recording)
+            return _add(loaded.model, args.name, read_wav(args.recording))
         return _list(loaded.model) if args.action == "list" else _check(loaded.model)
     except CheckpointError as error:
         raise CommandError(str(error)) from error
 
 
 def _list(model: str) -> int:
+    from model import describe
+
     info = describe(model, voiceless=True)
     for name in info.voices:
         print(f"{name} (default)" if name == info.default_voice else name)
@@ -51,6 +60,8 @@ def _list(model: str) -> int:
 
 
 def _check(model: str) -> int:
+    from model import check_voices, describe
+
     reports = check_voices(describe(model, voiceless=True))
     for report in reports:
         print(_line(report))
@@ -61,8 +72,10 @@ def _line(report: VoiceReport) -> str:
     return report.problem or f"{report.name} {report.seconds:.2f} s, good"
 
 
-def _add(model: str, name: str, recording: Path) -> int:
-    path = add_voice(model, name, read_wav(recording))
+def _add(model: str, name: str, pcm: Pcm) -> int:
+    from model import add_voice
+
+    path = add_voice(model, name, pcm)
     print(f"{path.name} written to {path.parent}; restart the worker to offer it")
     print("use it only with the consent of the person who spoke", file=sys.stderr)
     return 0

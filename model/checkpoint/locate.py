@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.checkpoint.errors import CheckpointIncomplete, CheckpointNotFound
-from model.checkpoint.hub import fetch_repository
 from model.checkpoint.names import (
     CONFIG_NAME,
     MIMI_PATTERN,
@@ -46,6 +45,21 @@ def locate(name: str) -> CheckpointFiles:
 
     Raises `CheckpointNotFound`, `CheckpointIncomplete`, `GatedRepository`, `HubUnreachable`.
     """
+    found = local_files(name)
+    if found is not None:
+        return found
+    # The hub's package takes longer to import than to refuse a name that is none.
+    from model.checkpoint.hub import fetch_repository
+
+    repo, _, revision = name.partition("@")
+    return files_in(name, fetch_repository(repo, revision or None))
+
+
+def local_files(name: str) -> CheckpointFiles | None:
+    """The checkpoint `name` on this disk; None for a repository, of which the hub is not asked.
+
+    Raises `CheckpointNotFound`, `CheckpointIncomplete`.
+    """
     if name == DEMO:
         return files_in(name, DEMO_FOLDER)
     folder = Path(name).expanduser()
@@ -60,8 +74,7 @@ def locate(name: str) -> CheckpointFiles:
     if exists:
         raise CheckpointNotFound(f"{folder} is a file; name the folder that holds it")
     if REPO_ID.fullmatch(name) and not name.startswith("."):
-        repo, _, revision = name.partition("@")
-        return files_in(name, fetch_repository(repo, revision or None))
+        return None
     raise CheckpointNotFound(
         f"there is no model folder {name!r}; name a folder, `demo`, or a Hugging Face repository"
         " such as nvidia/personaplex-7b-v1"

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
 
 import pytest
 
-from tests.e2e.processes import ROOT, free_port
+from tests.e2e.processes import free_port
+from tests.refusals import refused
 
 pytestmark = pytest.mark.unit
-RUN_IT = """
-import sys
-from agent.__main__ import main
-
-code = main(sys.argv[1:])
-sys.exit(code if "torch" not in sys.modules else "torch was imported")
-"""
 SET = ("--url", "ws://127.0.0.1:9", "--api-key", "key", "--api-secret", "secret")
 SERVER = ("--livekit-server-bin", sys.executable)
-
-
-def refused(*words: str) -> str:
-    """The one line of a command that ends before it has imported torch."""
-    environment = {name: value for name, value in os.environ.items() if "LIVEKIT" not in name}
-    run = [sys.executable, "-c", RUN_IT, *words]
-    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
-    return line
 
 
 @pytest.mark.parametrize(

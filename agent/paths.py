@@ -1,0 +1,30 @@
+"""Paths that a command is given, refused before anything slow begins. It opens no file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agent.command import CommandError
+from model import CheckpointError, local_files
+
+
+def demand_model(name: str) -> None:
+    """Refuse a model that is no folder of a checkpoint; whether the hub has one is not asked.
+
+    Raises `CommandError`.
+    """
+    try:
+        local_files(name)
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+
+
+def demand_writable(what: str, path: Path) -> None:
+    """Said now: after the computing it would be late. Raises `CommandError`."""
+    if not path.parent.is_dir():
+        raise CommandError(f"{what}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise CommandError(f"{what}: that is a folder; name a file in it")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandError(f"{what}: cannot be written; name a file in a folder of yours")

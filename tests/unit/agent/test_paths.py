@@ -1,0 +1,47 @@
+"""Paths that commands are given are refused before torch is imported, which takes seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.refusals import refused
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording `in.wav`, a `text.wav` that is none, and a model folder without a model."""
+    soundfile.write(tmp_path / "in.wav", np.zeros(24_000, np.float32), 24_000)
+    (tmp_path / "text.wav").write_text("This is no recording.")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("offline --input gone.wav --output o.wav", "gone.wav: there is no such file"),
+        ("offline --input text.wav --output o.wav", "text.wav: is no audio file"),
+        ("offline --codes gone.npy --output o.wav", "gone.npy is no .npy file"),
+        ("offline --input in.wav --output no/o.wav", "there is no folder no"),
+        ("offline --input in.wav --output o.wav --model no/such/model", "no model folder"),
+        ("offline --input in.wav --output o.wav --model empty", "empty has no config.json"),
+        ("console --input gone.wav", "gone.wav: there is no such file"),
+        ("console --input text.wav", "text.wav: is no audio file"),
+        ("console --input in.wav --output no/o.wav", "no/o.wav: cannot be written"),
+        ("console --model no/such/model --output o.wav", "no model folder"),
+        ("voices --model no/such/model", "no model folder"),
+        ("voices check --model empty", "empty has no config.json"),
+        ("voices add Ada gone.wav", "gone.wav: there is no such file"),
+        ("voices add Ada text.wav", "text.wav: is no audio file"),
+        ("voices add Ada in.wav --model in.wav", "in.wav is a file"),
+    ],
+)
+def test_a_wrong_path_is_one_line_before_torch(folder: Path, line: str, named: str) -> None:
+    assert named in refused(*line.split(), folder=folder)
+    assert not (folder / "o.wav").exists()
