@@ -80,6 +80,7 @@ async def converse(
             if outlet is not None:
                 outlet.close()
     sink.finish()
+    sink.demand_success()
 
 
 async def feed(
@@ -91,15 +92,14 @@ async def feed(
         sink.heard(pcm)
         if lockstep:
             await asyncio.wait_for(sink.answered(), ANSWER_LIMIT_S)
-        if sink.failure is not None:
-            raise CommandError(f"the call failed: {sink.failure}")
+        sink.demand_success()
 
 
 class ConsoleSink:
     """Plays the agent, prints its words on stdout and both levels on stderr."""
 
     def __init__(self, outlet: Outlet, meters: bool) -> None:
-        self.failure: SessionError | None = None
+        self._failure: CommandError | None = None
         self._outlet = outlet
         self._meters = meters
         self._answer = asyncio.Event()
@@ -107,6 +107,11 @@ class ConsoleSink:
         self._frames = 0
         self._last_words: int | None = None
         """The frame of the latest words of this response."""
+
+    def demand_success(self) -> None:
+        """Raises `CommandError` for the first thing that went wrong."""
+        if self._failure is not None:
+            raise self._failure
 
     async def answered(self) -> None:
         await self._answer.wait()
@@ -124,7 +129,10 @@ class ConsoleSink:
         print("agent:", end="", flush=True)
 
     def output(self, frame: OutputFrame) -> None:
-        self._outlet.play(frame.pcm)
+        try:
+            self._outlet.play(frame.pcm)
+        except CommandError as error:
+            self._fail(error)
         self._frames += 1
         self._answer.set()
         if frame.text:
@@ -144,7 +152,7 @@ class ConsoleSink:
         print(flush=True)
 
     def error(self, error: SessionError) -> None:
-        self.failure = error
+        self._fail(CommandError(f"the call failed: {error}"))
         self._answer.set()
 
     def closed(self, reason: str, expired: bool) -> None:
@@ -152,6 +160,10 @@ class ConsoleSink:
 
     def finish(self) -> None:
         self._clear_meters()
+
+    def _fail(self, error: CommandError) -> None:
+        """To be raised in the command: what a session calls must not raise."""
+        self._failure = self._failure or error
 
     def _clear_meters(self) -> None:
         if self._meters:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from agent.command import CommandError
-from agent.wav import frames_of, open_wav, read_wav, with_tail
+from agent.wav import WavFile, frames_of, read_wav, with_tail
 from model import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Pcm
 
 SPEAKER_FRAMES = 4
@@ -49,7 +49,7 @@ class WavOutlet:
     """A file that holds every frame of the agent."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open_wav(path)
+        self._file = WavFile(path)
 
     def play(self, pcm: Pcm) -> None:
         self._file.write(pcm)

@@ -46,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from agent.batch import answer
 
     results = answer(loaded, args.seed, sources)
-    try:
-        write(args, sources, results)
-    except OSError as error:
-        raise CommandError(f"the results cannot be written: {error}") from error
+    write(args, sources, results)
     return 0
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.command import CommandError
 from agent.sources import Source
-from agent.wav import open_wav
+from agent.wav import WavFile
 
 
 @dataclass
@@ -25,13 +28,39 @@ class Result:
 
 
 def write(args: argparse.Namespace, sources: Sequence[Source], results: Sequence[Result]) -> None:
+    """Every file that was asked for. Raises `CommandError` once all that can be are written."""
+    problems = []
+    for path, save in _files(args, sources, results):
+        try:
+            save(path)
+        except CommandError as error:
+            problems.append(str(error))
+        except OSError as error:
+            problems.append(f"{path}: cannot be written ({error.strerror or error})")
+    if problems:
+        raise CommandError("; ".join(problems))
+
+
+def _files(
+    args: argparse.Namespace, sources: Sequence[Source], results: Sequence[Result]
+) -> Iterator[tuple[Path, Callable[[Path], None]]]:
     for row, (source, result) in enumerate(zip(sources, results, strict=True)):
         if args.output:
-            with open_wav(args.output[row]) as target:
-                target.write(np.concatenate(result.pcm)[: source.samples])
+            yield args.output[row], partial(_save_sound, result, source.samples)
         if args.text:
-            text = json.dumps(result.texts, ensure_ascii=False)
-            args.text[row].write_text(text + "\n", encoding="utf-8")
+            yield args.text[row], partial(_save_texts, result)
         if args.tokens:
-            tokens = np.array(result.tokens, np.int64)
-            np.savez(args.tokens[row], text=tokens, agent=np.stack(result.codes))
+            yield args.tokens[row], partial(_save_tokens, result)
+
+
+def _save_sound(result: Result, samples: int, path: Path) -> None:
+    with WavFile(path) as target:
+        target.write(np.concatenate(result.pcm)[:samples])
+
+
+def _save_texts(result: Result, path: Path) -> None:
+    path.write_text(json.dumps(result.texts, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _save_tokens(result: Result, path: Path) -> None:
+    np.savez(path, text=np.array(result.tokens, np.int64), agent=np.stack(result.codes))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 import soundfile
@@ -15,17 +19,27 @@ from model import FRAME_SAMPLES, SAMPLE_RATE
 
 TAIL_S = 8.0
 """Time for the longest answer of the demo, and for a model that thinks first."""
+LONGEST_TAIL_S = 3600.0
+"""It is held in memory, and each second of it is computed."""
 
 
 def add_tail(parser: argparse.ArgumentParser) -> None:
     """The flag of every command that plays a recording and waits for the answer."""
     parser.add_argument(
         "--tail-s",
-        type=amount,
+        type=_tail,
         default=TAIL_S,
         metavar="SECONDS",
-        help=f"silence after --input, in which the answer comes (default {TAIL_S:g})",
+        help=f"silence after --input, in which the answer comes (default {TAIL_S:g},"
+        f" at most {LONGEST_TAIL_S:g})",
     )
+
+
+def _tail(text: str) -> float:
+    seconds = amount(text)
+    if seconds > LONGEST_TAIL_S:
+        raise argparse.ArgumentTypeError(f"{text} is more than {LONGEST_TAIL_S:g} seconds")
+    return seconds
 
 
 def with_tail(samples: NDArray[np.float32], seconds: float) -> NDArray[np.float32]:
@@ -57,11 +71,43 @@ def frames_of(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
 
 
-def open_wav(path: Path) -> soundfile.SoundFile:
-    """A 24 kHz mono WAV to write to as audio comes. Raises `CommandError`."""
-    try:
-        return soundfile.SoundFile(
-            path, "w", samplerate=SAMPLE_RATE, channels=1, subtype="PCM_16", format="WAV"
-        )
-    except (soundfile.SoundFileError, OSError):
-        raise CommandError(f"{path}: cannot be written; name a WAV in a folder of yours") from None
+class WavFile:
+    """A 24 kHz mono WAV that is written as audio comes. Every method raises `CommandError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._explained():
+            self._file = soundfile.SoundFile(
+                path, "w", samplerate=SAMPLE_RATE, channels=1, subtype="PCM_16", format="WAV"
+            )
+
+    def write(self, samples: NDArray[np.float32]) -> None:
+        """Any number of samples, `[S]`."""
+        with self._explained():
+            self._file.write(samples)
+
+    def close(self) -> None:
+        """Leave a whole file, also where not all samples had room in it."""
+        with self._explained():
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (soundfile.SoundFileError, OSError):
+            raise CommandError(
+                f"{self._path}: cannot be written; name a WAV in a folder of yours, with room on"
+                " its disk"
+            ) from None

@@ -16,6 +16,7 @@ import soundfile
 
 from agent import devices
 from agent.__main__ import main
+from agent.command import CommandError
 from agent.console import ConsoleSink, converse
 from agent.devices import SoundCard, WavOutlet, WavSource
 from agent.interrupts import cancelled_by_signals
@@ -23,6 +24,7 @@ from agent.settings import Settings
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo
 from model import FRAME_SAMPLES, SAMPLE_RATE, Pcm
 from tests.e2e.patience import PATIENCE_SECONDS
+from tests.fakes.disk import no_file_beyond
 from tests.fakes.echo import EchoEngine
 
 pytestmark = pytest.mark.unit
@@ -127,6 +129,20 @@ def test_a_wrong_input_is_one_line(
     assert main(["console", "--input", str(path), "--output", str(tmp_path / "o.wav")]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith(f"error: {path}") and complaint in error and "\n" not in error
+
+
+def test_a_disk_that_fills_up_ends_the_call_with_one_line(spoken: Path, tmp_path: Path) -> None:
+    """What had room is kept as a whole file; the disk's end comes inside the third frame."""
+    header, kept = 44, 5 * FRAME_SAMPLES // 2
+    engine, out = EchoEngine(max_sessions=1), tmp_path / "out.wav"
+    source, outlet = WavSource(spoken, tail_s=1.0, paced=False), WavOutlet(out)
+    with (
+        no_file_beyond(header + 2 * kept),
+        pytest.raises(CommandError, match=r"out\.wav: cannot be written"),
+    ):
+        asyncio.run(converse(engine, Settings(), source, outlet))
+    assert engine.stats().used == 0
+    assert soundfile.info(out).frames == kept
 
 
 class FakeStream:

@@ -67,7 +67,7 @@ def test_the_answer_has_time_after_the_input(tiny_checkpoint: Path, tmp_path: Pa
         assert np.array_equal(without, with_tail[: len(without)])
 
 
-@pytest.mark.parametrize("tail", ["-1", "nan", "inf", "long"])
+@pytest.mark.parametrize("tail", ["-1", "nan", "inf", "long", "3601", "1e9"])
 @pytest.mark.parametrize("command", ["offline", "console"])
 def test_a_tail_that_is_none_is_refused(
     command: str, tail: str, capsys: pytest.CaptureFixture[str]
@@ -178,6 +178,22 @@ def test_bad_input_is_one_line(
     source = recording(tmp_path / "in.wav", 0.2, 24_000)
     assert offline(tiny_checkpoint, "--input", source, *extra) != 0
     assert named in one_line(capsys)
+
+
+def test_what_has_no_room_is_one_line_and_the_rest_is_written(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = recording(tmp_path / "in.wav", 0.2, 24_000)
+    good = [tmp_path / name for name in ("o.wav", "o.json")]
+    flags = ("--output", "--text")
+    for bad in range(2):
+        paths = [Path("/dev/full") if row == bad else path for row, path in enumerate(good)]
+        words = [word for pair in zip(flags, paths, strict=True) for word in pair]
+        assert offline(tiny_checkpoint, "--input", source, *words) == 2
+        assert "/dev/full: cannot be written" in one_line(capsys)
+        assert [path.exists() for path in good] == [row != bad for row in range(2)]
+        for path in good:
+            path.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
         ("console --input text.wav", "text.wav: is no audio file"),
         ("console --input in.wav --output no/o.wav", "no/o.wav: cannot be written"),
         ("console --model no/such/model --output o.wav", "no model folder"),
+        ("console --input in.wav --output /dev/full", "/dev/full: cannot be written"),
         ("voices --model no/such/model", "no model folder"),
         ("voices check --model empty", "empty has no config.json"),
         ("voices add Ada gone.wav", "gone.wav: there is no such file"),
