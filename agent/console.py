@@ -19,7 +19,7 @@ from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
 from agent.interrupts import cancelled_by_signals
 from agent.manager import DEFAULT_TURNS, SessionManager
-from agent.paths import demand_model
+from agent.paths import demand_apart, demand_model
 from agent.policy import ROOM
 from agent.session import Session
 from agent.settings import Settings
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = replace(settings.load(args), max_sessions=1)
     configure_logging(loaded.log_level)
     demand_model(loaded.model)
+    demand_apart(*([path] if path else [] for path in (args.output, args.input)))
     source = WavSource(args.input, args.tail_s, paced=args.output is None) if args.input else None
     outlet = WavOutlet(args.output) if args.output else None
     # torch takes seconds to import: first what can be wrong without it.

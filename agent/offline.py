@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent import settings
 from agent.command import CommandError, configure_logging
-from agent.paths import demand_model, demand_writable
+from agent.paths import demand_apart, demand_model, demand_writable
 from agent.results import write
 from agent.sources import read_codes, read_sound
 from agent.wav import add_tail
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     configure_logging(loaded.log_level)
     inputs: list[Path] = args.input or args.codes
     _one_each(args, len(inputs))
+    demand_apart([*args.output, *args.text, *args.tokens], inputs)
     demand_model(loaded.model)
     sources = [read_codes(path) if args.codes else read_sound(path, args.tail_s) for path in inputs]
     # torch takes seconds to import: first what can be wrong without it.

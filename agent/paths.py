@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.command import CommandError
@@ -28,3 +29,28 @@ def demand_writable(what: str, path: Path) -> None:
         raise CommandError(f"{what}: that is a folder; name a file in it")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise CommandError(f"{what}: cannot be written; name a file in a folder of yours")
+
+
+def demand_apart(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Refuse to write a file twice, or over what is read; devices take any number.
+
+    Raises `CommandError`.
+    """
+    taken = {_identity(path) for path in inputs if _is_kept(path)}
+    for path in outputs:
+        if not _is_kept(path):
+            continue
+        if _identity(path) in taken:
+            raise CommandError(f"{path} is named twice and would be overwritten; name another file")
+        taken.add(_identity(path))
+
+
+def _is_kept(path: Path) -> bool:
+    return path.is_file() or not path.exists()
+
+
+def _identity(path: Path) -> Path | tuple[int, int]:
+    """The file itself where it exists, since links give it several names."""
+    if path.exists():
+        return path.stat().st_dev, path.stat().st_ino
+    return path.resolve()

@@ -63,4 +63,6 @@ def _save_texts(result: Result, path: Path) -> None:
 
 
 def _save_tokens(result: Result, path: Path) -> None:
-    np.savez(path, text=np.array(result.tokens, np.int64), agent=np.stack(result.codes))
+    # Given a name, numpy would add an ending to it.
+    with path.open("wb") as file:
+        np.savez(file, text=np.array(result.tokens, np.int64), agent=np.stack(result.codes))

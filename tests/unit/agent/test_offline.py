@@ -94,8 +94,10 @@ def test_several_inputs_are_one_batch_in_which_nobody_hears_anybody(
 
 
 def test_tokens_are_written_as_emitted(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    source, tokens = recording(tmp_path / "in.wav", 0.5, 24_000), tmp_path / "out.npz"
+    """In the file that was named, whatever its ending."""
+    source, tokens = recording(tmp_path / "in.wav", 0.5, 24_000), tmp_path / "out.bin"
     assert offline(tiny_checkpoint, "--input", source, "--tokens", tokens) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"in.wav", "out.bin"}
     saved = np.load(tokens)
     assert saved["text"].shape == (7,) and saved["agent"].shape == (7, 8)
     assert saved["text"].dtype == saved["agent"].dtype == np.int64
@@ -184,14 +186,14 @@ def test_what_has_no_room_is_one_line_and_the_rest_is_written(
     tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = recording(tmp_path / "in.wav", 0.2, 24_000)
-    good = [tmp_path / name for name in ("o.wav", "o.json")]
-    flags = ("--output", "--text")
-    for bad in range(2):
+    good = [tmp_path / name for name in ("o.wav", "o.json", "o.npz")]
+    flags = ("--output", "--text", "--tokens")
+    for bad in range(3):
         paths = [Path("/dev/full") if row == bad else path for row, path in enumerate(good)]
         words = [word for pair in zip(flags, paths, strict=True) for word in pair]
         assert offline(tiny_checkpoint, "--input", source, *words) == 2
         assert "/dev/full: cannot be written" in one_line(capsys)
-        assert [path.exists() for path in good] == [row != bad for row in range(2)]
+        assert [path.exists() for path in good] == [row != bad for row in range(3)]
         for path in good:
             path.unlink(missing_ok=True)
 

@@ -15,9 +15,10 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording `in.wav`, a `text.wav` that is none, and a model folder without a model."""
+    """A recording `in.wav`, a `link.wav` to it, a `text.wav` that is none, no model in `empty`."""
     soundfile.write(tmp_path / "in.wav", np.zeros(24_000, np.float32), 24_000)
     (tmp_path / "text.wav").write_text("This is no recording.")
+    (tmp_path / "link.wav").symlink_to("in.wav")
     (tmp_path / "empty").mkdir()
     return tmp_path
 
@@ -31,6 +32,9 @@ def folder(tmp_path: Path) -> Path:
         ("offline --input in.wav --output no/o.wav", "there is no folder no"),
         ("offline --input in.wav --output o.wav --model no/such/model", "no model folder"),
         ("offline --input in.wav --output o.wav --model empty", "empty has no config.json"),
+        ("offline --input in.wav --output o.wav --text ./o.wav", "o.wav is named twice"),
+        ("offline --input in.wav --output link.wav", "link.wav is named twice"),
+        ("console --input in.wav --output in.wav", "in.wav is named twice"),
         ("console --input gone.wav", "gone.wav: there is no such file"),
         ("console --input text.wav", "text.wav: is no audio file"),
         ("console --input in.wav --output no/o.wav", "no/o.wav: cannot be written"),
