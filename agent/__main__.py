@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from agent.command import INTERRUPTED, CommandError, ended_by_signals
+from agent.command import INTERRUPTED, CommandError, ended_by_signals, printing
 
 COMMANDS = {
     "start": ("agent.start", "run the worker and the HTTP app against a LiveKit server"),
@@ -25,6 +25,8 @@ COMMANDS = {
     "doctor": ("agent.doctor", "check this machine and a checkpoint, then say what to do"),
     "sip": ("agent.sip", "provision telephone numbers"),
 }
+DAEMONS = frozenset({"start", "dev", "demo"})
+"""They serve on, whoever reads what they print."""
 BAD_INPUT = 2
 
 
@@ -44,24 +46,25 @@ def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help"):
-        print(usage())
-        return 0 if words else BAD_INPUT
-    name = words[0]
-    if name not in COMMANDS:
-        print(
-            f"error: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr
-        )
-        return BAD_INPUT
     try:
-        with ended_by_signals():
-            module = importlib.import_module(COMMANDS[name][0])
-            return int(module.run(parser_of(name, module).parse_args(words[1:])))
+        with ended_by_signals(), printing(needed=DAEMONS.isdisjoint(words[:1])):
+            return _run(words)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if words else BAD_INPUT
+    name = words[0]
+    if name not in COMMANDS:
+        raise CommandError(f"there is no command {name!r}; there are {', '.join(COMMANDS)}")
+    module = importlib.import_module(COMMANDS[name][0])
+    return int(module.run(parser_of(name, module).parse_args(words[1:])))
 
 
 if __name__ == "__main__":

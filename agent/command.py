@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TextIO
 
 INTERRUPTED = 128 + signal.SIGINT
 CHATTY = ("livekit", "livekit.agents", "aiohttp.access", "asyncio", "aiortc", "aioice")
@@ -68,3 +69,44 @@ def ended_by_signals(last: Callable[[], None] = lambda: None) -> Iterator[None]:
     finally:
         for number in heeded:
             signal.signal(number, before[number])
+
+
+@contextmanager
+def printing(needed: bool) -> Iterator[None]:
+    """Stands round a whole command: what it prints has been written when it ends.
+
+    Raises `CommandError` where that cannot be: stdout is full, its reader has gone or, where it is
+    `needed`, it is closed from the start.
+    """
+    closed = sys.stdout is None
+    # Python has none where the file is closed; what is opened next would be written in its place.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    if closed and needed:
+        raise CommandError("stdout is closed; give it a terminal, a pipe or a file")
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not needed:
+            raise
+        raise unwritable(error) from None
+    finally:
+        _flush()
+
+
+def unwritable(error: OSError) -> CommandError:
+    """For what `print` raises."""
+    return CommandError(f"stdout: cannot be written ({error.strerror})")
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left would be tried again, and complained about, at the interpreter's end.
+        with _nowhere() as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise unwritable(error) from None
+
+
+def _nowhere() -> TextIO:
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")

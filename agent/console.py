@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent import settings
-from agent.command import INTERRUPTED, CommandError, configure_logging
+from agent.command import INTERRUPTED, CommandError, configure_logging, unwritable
 from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
 from agent.interrupts import cancelled_by_signals
@@ -127,7 +127,7 @@ class ConsoleSink:
     def response_started(self, response: ResponseInfo) -> None:
         self._clear_meters()
         self._last_words = None
-        print("agent:", end="", flush=True)
+        self._say("agent:")
 
     def output(self, frame: OutputFrame) -> None:
         try:
@@ -138,7 +138,7 @@ class ConsoleSink:
         self._answer.set()
         if frame.text:
             self._clear_meters()
-            print("\nagent:" * self._is_afresh() + frame.text, end="", flush=True)
+            self._say("\nagent:" * self._is_afresh() + frame.text)
             self._last_words = self._frames
         elif self._meters and self._frames % METER_EVERY == 0 and frame.response_id is None:
             levels = f"you {_bar(self._user_dbfs)}  agent {_bar(level_dbfs(frame.pcm))}"
@@ -150,7 +150,7 @@ class ConsoleSink:
         return last is not None and self._frames - last > DEFAULT_TURNS.done_frames
 
     def response_done(self, end: ResponseEnd) -> None:
-        print(flush=True)
+        self._say("\n")
 
     def error(self, error: SessionError) -> None:
         self._fail(CommandError(f"the call failed: {error}"))
@@ -161,6 +161,12 @@ class ConsoleSink:
 
     def finish(self) -> None:
         self._clear_meters()
+
+    def _say(self, text: str) -> None:
+        try:
+            print(text, end="", flush=True)
+        except OSError as error:
+            self._fail(unwritable(error))
 
     def _fail(self, error: CommandError) -> None:
         """To be raised in the command: what a session calls must not raise."""

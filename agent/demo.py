@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import dataclasses
+import logging
 import os
 import secrets
 import shutil
@@ -29,6 +30,7 @@ from agent.ports import listen
 from agent.settings import Settings, load
 from agent.settings import add_arguments as add_settings
 
+log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "livekit.yaml"
 CACHED = ROOT / ".cache" / "bin" / "livekit-server"
@@ -80,17 +82,21 @@ def announce_aside(settings: Settings) -> None:
 
 
 def announce(settings: Settings) -> None:
-    """The one line that people wait for."""
+    """The one line that people wait for; where it cannot be printed, the log has the address."""
     from agent.serve import PAGE
 
     address = "localhost" if settings.bind_host in ("127.0.0.1", "0.0.0.0") else settings.bind_host
-    text = f"\n  Open http://{address}:{settings.port} and talk.  (Ctrl-C ends it.)\n\n"
+    page = f"http://{address}:{settings.port}"
+    text = f"\n  Open {page} and talk.  (Ctrl-C ends it.)\n\n"
     if settings.api_keys:
         text += "  The page asks for one of the --api-keys when you connect.\n\n"
     if not PAGE.is_dir():
         text += "  The page is not built yet: run `make setup` and start again.\n\n"
-    # Not by `print`, whose lock the interpreter would wait for at its end.
-    os.write(sys.stdout.fileno(), text.encode())
+    try:
+        # Not by `print`, whose lock the interpreter would wait for at its end.
+        os.write(sys.stdout.fileno(), text.encode())
+    except OSError as error:
+        log.warning("stdout: cannot be written (%s); the page is %s", error.strerror, page)
 
 
 def find_server(settings: Settings) -> str:

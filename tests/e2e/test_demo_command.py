@@ -184,6 +184,22 @@ def test_a_full_pipe_that_nobody_reads_holds_up_neither_calls_nor_the_end(
         os.close(unread)
 
 
+def test_where_the_reader_has_gone_it_serves_and_the_log_has_the_address(
+    start_demo: StartDemo,
+) -> None:
+    reader, stdout = os.pipe()
+    os.close(reader)
+    try:
+        demo = start_demo(stdout=stdout)
+        address = f"the page is http://localhost:{demo.port}"
+        demo.until("address in the log", lambda: address in demo.log.read_text())
+        assert get(f"http://127.0.0.1:{demo.port}/ready")[0] == 200
+        assert demo.end(signal.SIGTERM) == 0
+        assert "Traceback" not in demo.log.read_text()
+    finally:
+        os.close(stdout)
+
+
 def test_killed_outright_it_takes_the_server_with_it(start_demo: StartDemo) -> None:
     demo = start_demo()
     demo.until_server()
