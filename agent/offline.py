@@ -2,7 +2,7 @@
 
 Several inputs are stepped as one batch. It writes what NVIDIA's own offline script writes: a WAV
 and a JSON list with one text entry a frame; on demand the tokens as well. Unlike there, a recording
-is followed by silence, in which the answer comes.
+is followed by silence, in which the answer comes, and what was said is printed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from agent import settings
 from agent.command import CommandError, configure_logging
 from agent.paths import demand_apart, demand_model, demand_writable
-from agent.results import write
+from agent.results import show, write
 from agent.sources import read_codes, read_sound
 from agent.wav import add_tail
 
@@ -47,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
     from agent.batch import answer
 
     results = answer(loaded, args.seed, sources)
-    write(args, sources, results)
+    try:
+        write(args, sources, results)
+    finally:
+        show(sources, results)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from agent.command import CommandError
 from agent.sources import Source
+from agent.turns import PAD_TOKENS, TurnThresholds
 from agent.wav import WavFile
 
 
@@ -27,12 +29,35 @@ class Result:
     codes: list[NDArray[np.int64]] = field(default_factory=list)
 
 
+def show(sources: Sequence[Source], results: Sequence[Result]) -> None:
+    """Print what was said; where several inputs were answered, with the name of each."""
+    for source, result in zip(sources, results, strict=True):
+        name = "agent" if len(sources) == 1 else source.path
+        for line in spoken_lines(result):
+            print(f"{name}:{line}")
+
+
+def spoken_lines(result: Result) -> list[str]:
+    """The words as they were spaced; as in `console`, ten frames without any end a line."""
+    lines: list[str] = []
+    last_words = 0
+    for frame, (token, text) in enumerate(zip(result.tokens, result.texts, strict=True)):
+        if token in PAD_TOKENS or not text:
+            continue
+        if not lines or frame - last_words > TurnThresholds().done_frames:
+            lines.append("")
+        lines[-1] += text
+        last_words = frame
+    return lines
+
+
 def write(args: argparse.Namespace, sources: Sequence[Source], results: Sequence[Result]) -> None:
     """Every file that was asked for. Raises `CommandError` once all that can be are written."""
     problems = []
     for path, save in _files(args, sources, results):
         try:
             save(path)
+            print(f"{path} written", file=sys.stderr)
         except CommandError as error:
             problems.append(str(error))
         except OSError as error:

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from agent.__main__ import main
+from agent.results import Result, spoken_lines
 from model.random_weights import voice_like_sound
 
 pytestmark = pytest.mark.unit
@@ -196,6 +197,35 @@ def test_what_has_no_room_is_one_line_and_the_rest_is_written(
         assert [path.exists() for path in good] == [row != bad for row in range(3)]
         for path in good:
             path.unlink(missing_ok=True)
+
+
+def said(*pieces: str) -> list[str]:
+    """The lines of frames with these pieces of text."""
+    tokens = [{"PAD": 3, "EPAD": 0}.get(piece, 9) for piece in pieces]
+    return spoken_lines(Result(texts=list(pieces), tokens=tokens))
+
+
+def test_words_are_printed_as_spaced_and_a_long_pause_ends_a_line() -> None:
+    """Ten frames without words, as in `console`."""
+    assert said(*["PAD"] * 30, "EPAD") == []
+    assert said("PAD", "EPAD", " Hel", "lo", "", ",", " you") == [" Hello, you"]
+    assert said("PAD", " Yes", *["PAD"] * 9, ".", *["PAD"] * 10, " No") == [" Yes.", " No"]
+
+
+def test_what_was_said_and_what_was_written_is_printed(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words alone on stdout, named by their input where there are several."""
+    sources = [recording(tmp_path / f"{k}.wav", 1.0, 24_000) for k in range(2)]
+    texts = [tmp_path / f"{k}.json" for k in range(2)]
+    assert offline(tiny_checkpoint, "--input", *sources, "--text", *texts) == 0
+    printed = capsys.readouterr()
+    for source, text in zip(sources, texts, strict=True):
+        pieces = [piece for piece in json.loads(text.read_text()) if piece not in ("PAD", "EPAD")]
+        lines = [line for line in printed.out.splitlines() if line.startswith(f"{source}:")]
+        words = "".join(line.removeprefix(f"{source}:") for line in lines)
+        assert words == "".join(pieces)
+        assert f"{text} written" in printed.err.splitlines()
 
 
 @pytest.mark.parametrize(
