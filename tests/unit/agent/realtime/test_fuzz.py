@@ -291,7 +291,8 @@ async def test_a_body_that_is_not_what_its_encoding_says_is_refused() -> None:
         headers = {"Content-Encoding": "gzip", "Content-Type": "application/sdp"}
         url = server.url + "/v1/realtime/calls"
         async with server.http.post(url, data=b"abc", headers=headers) as response:
-            assert response.status == 400
+            assert response.status == 415
+            assert (await response.json())["error"]["code"] == "bad_event"
 
 
 async def test_a_client_that_has_large_items_read_back_and_reads_nothing_is_cut() -> None:
