@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +14,15 @@ from av import AudioFrame
 
 import agent.realtime.calls as calls
 from agent.manager import SessionManager
-from agent.realtime.calls import LOOK_EVERY_S, VANISHED_S, Call
+from agent.realtime.calls import LOOK_EVERY_S, MAX_CANDIDATES, VANISHED_S, Call
 from agent.realtime.config import Limits
 from agent.realtime.connection import Connection
 from agent.realtime.track import AgentTrack
+from tests.conftest import SEED
 from tests.fakes.clock import run
 from tests.fakes.engine import FakeEngine
-from tests.fakes.server import PATIENCE_S, serving
+from tests.fakes.server import PATIENCE_S, Server, serving
+from tests.unit.agent.realtime.offers import good_offer, many_candidates, no_audio
 from tests.unit.agent.session.calls import frames
 
 pytestmark = pytest.mark.unit
@@ -104,6 +107,29 @@ async def test_peers_that_never_connect_fill_the_server_like_others() -> None:  
         error = json.loads(answers[-1][1])["error"]
         assert (error["code"], error["current"], error["maximum"]) == ("resource_exhausted", 2, 2)
         assert server.manager.used == 2
+
+
+async def refused(server: Server, offer: str) -> str:
+    """The message with which this offer is refused; no slot is kept for it."""
+    url, headers = server.url + "/v1/realtime/calls", {"Content-Type": "application/sdp"}
+    async with server.http.post(url, data=offer, headers=headers) as response:
+        error = (await response.json())["error"]
+        assert (response.status, error["code"]) == (400, "invalid_sdp")
+    assert server.manager.used == 0
+    return str(error["message"])
+
+
+async def test_an_offer_without_sound_is_refused() -> None:
+    """The parts that are left have no transport, and the WebRTC library cannot close them."""
+    async with serving(FakeEngine()) as server:
+        offer = no_audio(await good_offer("audio"), Random(SEED))
+        assert "one audio track" in await refused(server, offer)
+
+
+async def test_an_offer_of_very_many_candidates_is_refused_before_they_are_paired() -> None:
+    async with serving(FakeEngine()) as server:
+        offer = many_candidates(await good_offer("audio"), Random(SEED))
+        assert str(MAX_CANDIDATES) in await refused(server, offer)
 
 
 async def offered() -> dict[str, Any]:
