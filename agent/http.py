@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client.registry import Collector
 
-from agent.auth import ClientSecrets, guard
+from agent.auth import ClientSecrets, guard, key_of
 from agent.capabilities import server_capabilities
 from agent.errors import Refused, SessionError
 from agent.http_errors import ServerLog, busy_response, error_response, json_errors
@@ -128,8 +128,9 @@ class Api:
         return web.json_response(server_capabilities(self._manager.max_sessions))
 
     async def realtime(self, request: web.Request) -> web.StreamResponse:
+        brought = self.client_secrets.session_of(key_of(request))
         watched = await WatchedSocket.accept(request)
-        await RealtimeSocket(watched, self._manager, self.limits).serve(request)
+        await RealtimeSocket(watched, self._manager, self.limits, brought).serve(request)
         return watched.socket
 
     async def chat(self, request: web.Request) -> web.StreamResponse:

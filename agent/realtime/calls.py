@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -55,11 +55,14 @@ VANISHED_S = 15.0
 class Call:
     """One peer connection and its session."""
 
-    def __init__(self, manager: SessionManager, limits: Limits) -> None:
+    def __init__(
+        self, manager: SessionManager, limits: Limits, brought: Mapping[str, Any] | None = None
+    ) -> None:
+        """`brought` is the session object of the client's key."""
         self.id = f"rtc_{uuid.uuid4().hex}"
         # No STUN server: nothing outside is asked for our address.
         self.peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        self.connection = Connection(manager, STOCK_MOOD, limits, self._send)
+        self.connection = Connection(manager, STOCK_MOOD, limits, self._send, brought=brought)
         self.ended = asyncio.Event()
         self._track = AgentTrack()
         self._channel: RTCDataChannel | None = None
@@ -208,8 +211,9 @@ class Calls:
     async def create(self, request: web.Request) -> web.Response:
         """`application/sdp`, or multipart `sdp` and `session`; 201 with the answer."""
         try:
-            offer, session = await self._offer(request)
-            call = Call(self._manager, self._limits)
+            offer, session = await _offer(request)
+            brought = self._secrets.session_of(key_of(request))
+            call = Call(self._manager, self._limits, brought)
             try:
                 answer = await call.answer(offer, session)
             except BaseException:
@@ -252,23 +256,23 @@ class Calls:
             self._secrets.release(call.path)
             await call.end("closed")
 
-    async def _offer(self, request: web.Request) -> tuple[str, dict[str, Any]]:
-        """The SDP and the session object, which a client secret may have brought along."""
-        session = dict(self._secrets.session_of(key_of(request)) or {})
-        if request.query.get("model"):
-            session["model"] = request.query["model"]
-        if request.content_type == "application/sdp":
-            return _sdp_of(await request.read()), session
-        if request.content_type != "multipart/form-data":
-            raise SessionError("invalid_sdp", "send application/sdp or multipart/form-data")
-        try:
-            form = await request.post()
-        except BROKEN_FORMS as error:
-            raise SessionError("invalid_sdp", "the multipart body is broken") from error
-        sent = _field(form.get("session"))
-        if sent:
-            session |= load_json(sent)
-        return _sdp_of(_field(form.get("sdp"))), session
+
+async def _offer(request: web.Request) -> tuple[str, dict[str, Any]]:
+    """The SDP and the session object."""
+    model = request.query.get("model")
+    session: dict[str, Any] = {"model": model} if model else {}
+    if request.content_type == "application/sdp":
+        return _sdp_of(await request.read()), session
+    if request.content_type != "multipart/form-data":
+        raise SessionError("invalid_sdp", "send application/sdp or multipart/form-data")
+    try:
+        form = await request.post()
+    except BROKEN_FORMS as error:
+        raise SessionError("invalid_sdp", "the multipart body is broken") from error
+    sent = _field(form.get("session"))
+    if sent:
+        session |= load_json(sent)
+    return _sdp_of(_field(form.get("sdp"))), session
 
 
 def _field(value: Any) -> bytes:

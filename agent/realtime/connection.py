@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +40,9 @@ class Connection:
         send: Send,
         *,
         accepts_create: bool = False,
+        brought: Mapping[str, Any] | None = None,
     ) -> None:
+        """`brought` is the session object of the client's key, which what it sends updates."""
         self.session: Session | None = None
         conversation = Conversation()
         self.projection = Projection(send, conversation, vendor_metadata=mood.vendor_metadata)
@@ -48,6 +50,7 @@ class Connection:
         self._mood = mood
         self._limits = limits
         self._accepts_create = accepts_create
+        self._brought = brought or {}
         self._config = SessionConfig(spec=limits.default)
         self._decoder = Decoder()
         self._user_speech: UserSpeech | None = None
@@ -63,7 +66,8 @@ class Connection:
 
         `explicit` is false where the URL opened the session and the client has said nothing yet.
         """
-        config = self._config.updated(sent, self._mood, self._limits)
+        base = self._config.updated(self._brought, self._mood, self._limits)
+        config = base.updated(sent, self._mood, self._limits)
         session = self._manager.open(self._mood.policy, self.projection, config.spec)
         self.session = session
         self.projection.session_id = session.id

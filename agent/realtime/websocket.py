@@ -7,6 +7,7 @@ gone. What messages mean stands in `connection.py`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import WSMessage, WSMsgType, web
@@ -36,10 +37,18 @@ def mood_of(request: web.Request) -> Mood:
 class RealtimeSocket:
     """One websocket connection."""
 
-    def __init__(self, watched: WatchedSocket, manager: SessionManager, limits: Limits) -> None:
+    def __init__(
+        self,
+        watched: WatchedSocket,
+        manager: SessionManager,
+        limits: Limits,
+        brought: Mapping[str, Any] | None,
+    ) -> None:
+        """`brought` is the session object of the client's key."""
         self._watched = watched
         self._manager = manager
         self._limits = limits
+        self._brought = brought or {}
         self._outbox = Outbox(watched.socket, self._overflow)
         watched.ping = self._outbox.ping
         self._connection: Connection | None = None
@@ -52,6 +61,7 @@ class RealtimeSocket:
             self._limits,
             self._send,
             accepts_create=request.path.endswith("/duplex"),
+            brought=self._brought,
         )
         self._connection = connection
         connection.projection.on_closed = lambda reason: self._outbox.close(1000, reason)
@@ -63,8 +73,8 @@ class RealtimeSocket:
             await self._end()
 
     async def _open(self, connection: Connection, request: web.Request) -> bool:
-        """By the URL or by the first message; false where there is no session to go on with."""
-        model = request.query.get("model", "")
+        """By URL or key, or by the first message; false where there is no session to go on with."""
+        model = request.query.get("model") or self._brought.get("model")
         waits = request.query.get("autostart", "").lower() in FALSE
         resumes = request.query.get("resume", "").lower() in TRUE
         message: dict[str, Any] = {}
