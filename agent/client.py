@@ -10,6 +10,7 @@ async with InlineDuplexClient(manager, config=create_duplex_session_config()) as
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -68,8 +69,8 @@ class InlineDuplexClient(DuplexClientBase):
         await super().__aenter__()
         return self
 
-    def _hand_over(self, event: dict[str, Any], *, audio: bool = False) -> None:
-        self._take(event)
+    def _hand_over(self, text: str, *, audio: bool = False) -> None:
+        self._take(json.loads(text))
 
     async def _connect(self) -> None:
         """There is nothing to connect to."""

@@ -43,7 +43,7 @@ CODES: dict[str, ErrorCode] = {
     "config_timeout": _invalid("Send the first message within 10 s of connecting.", "at open"),
     "invalid_json": _invalid("Send one JSON object per text frame."),
     "bad_event": _invalid("Correct the field named in `param`.", "at open"),
-    "event_too_large": _invalid("Keep each message below 15 MiB."),
+    "event_too_large": _invalid("Keep each message below 15 MiB and 20,000 values."),
     "unknown_event": _invalid("Use an event of docs/api.md.", "at open"),
     "invalid_event_ack": _invalid("Acknowledge only numbers that were received."),
     "unsupported_session_resume": _invalid("Open a new session; none can be resumed.", "at open"),

@@ -33,7 +33,7 @@ from agent.http_errors import busy_response, error_response
 from agent.manager import SessionManager
 from agent.realtime.config import STOCK_MOOD, Limits
 from agent.realtime.connection import Connection
-from agent.realtime.events import dump_json, load_json
+from agent.realtime.events import load_json
 from agent.realtime.outbox import MAX_AUDIO_FRAMES
 from agent.realtime.track import AgentTrack, HeardTrack
 from agent.sink import OutputFrame
@@ -183,8 +183,7 @@ class Call:
     def _say(self, frame: OutputFrame) -> None:
         self._track.say(frame.pcm)
 
-    def _send(self, event: dict[str, Any], *, audio: bool = False) -> None:
-        text = dump_json(event)
+    def _send(self, text: str, *, audio: bool = False) -> None:
         channel = self._channel
         if channel is None:
             self._waiting.append(text)

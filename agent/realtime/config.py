@@ -14,7 +14,7 @@ from typing import Any
 from agent.errors import SessionError
 from agent.policy import DUPLEX, DUPLEX_CONTINUATION, STOCK, CancelMode, Continuation, Policy
 from agent.realtime.audio import AudioFormat, encoding_of, input_rate, output_rate
-from agent.realtime.events import dump_json
+from agent.realtime.fields import Fields
 from agent.text import is_text
 from model import SAMPLE_RATE, Sampling, SessionSpec
 
@@ -27,12 +27,8 @@ PRIVATE_KEYS = frozenset(
     }
 )
 _SAMPLING_KEYS = ("seed", "temperature_text", "temperature_audio", "top_k_text", "top_k_audio")
-_OWNED_BY_SERVER = frozenset({"id", "session_id", "extra_body", "capabilities", "state"})
-MAX_FIELDS = 100
 MAX_INSTRUCTIONS = 100_000
 """Characters; far beyond any context, and cheap to refuse before tokenising."""
-MAX_FIELDS_BYTES = 1024 * 1024
-"""Of all fields as JSON: what one HTTP body may bring. A session keeps and echoes them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class SessionConfig:
     output: AudioFormat = AudioFormat("pcm16", SAMPLE_RATE)
     cancel_mode: CancelMode | None = None
     continuation: Continuation | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Fields = field(default_factory=Fields)
     names_prompt: bool = False
     """Voice or instructions were named, by whatever message."""
 
@@ -92,7 +88,7 @@ class SessionConfig:
             output=_output_format(sent, self.output),
             cancel_mode=_cancel_mode(extra) or self.cancel_mode,
             continuation=_continuation(extra, mood) or self.continuation,
-            fields=_fields(sent, self.fields),
+            fields=self.fields.updated(sent),
             names_prompt=self.names_prompt
             or _named_voice(sent)[0] is not None
             or sent.get("instructions") is not None,
@@ -121,20 +117,6 @@ def _first_of(sent: Mapping[str, Any], *paths: str) -> tuple[Any, str]:
         if value is not None:
             return value, f"session.{path}"
     return None, f"session.{paths[0]}"
-
-
-def _fields(sent: Mapping[str, Any], current: Mapping[str, Any]) -> Mapping[str, Any]:
-    kept = {key: value for key, value in sent.items() if key not in _OWNED_BY_SERVER}
-    fields = {**current, **kept}
-    if len(fields) > MAX_FIELDS:
-        raise SessionError("invalid_session_config", f"a session has {MAX_FIELDS} fields")
-    if len(dump_json(fields)) > MAX_FIELDS_BYTES:
-        raise SessionError(
-            "invalid_session_config",
-            f"the fields of a session have at most {MAX_FIELDS_BYTES} bytes",
-            param="session",
-        )
-    return fields
 
 
 def _refuse_private(extra: Mapping[str, Any]) -> None:

@@ -19,9 +19,11 @@ from agent.realtime import server_events as out
 from agent.realtime.audio import AudioFormat, Decoder, encoding_of, input_rate
 from agent.realtime.config import Limits, Mood, SessionConfig
 from agent.realtime.conversation import Conversation
+from agent.realtime.encoded import Encoded
+from agent.realtime.fields import turn_detection_of
 from agent.realtime.items import Items
 from agent.realtime.projection import Projection, Send
-from agent.realtime.session_object import session_object, turn_detection_of
+from agent.realtime.session_object import session_object
 from agent.realtime.user_speech import UserSpeech, user_speech_for
 from agent.session import Session
 from model import FRAME_SAMPLES, SAMPLE_RATE
@@ -181,7 +183,7 @@ class Connection:
                 "the input format is fixed by the first audio",
                 param="session.audio.input.format",
             )
-        models = (self._config.fields.get("model"), config.fields.get("model"))
+        models = [one.fields.values.get("model") for one in (self._config, config)]
         if self._mood.strict_voice and models[0] is not None and models[0] != models[1]:
             raise SessionError(
                 "model_update_unsupported", "the model is fixed", param="session.model"
@@ -206,14 +208,14 @@ class Connection:
     def _take_up(self, config: SessionConfig) -> None:
         self._config = config
         self.projection.output_format = config.output
-        metadata = config.fields.get("metadata")
-        self.projection.metadata = metadata if isinstance(metadata, dict) else None
+        metadata = config.fields.values.get("metadata")
+        self.projection.keep_metadata(metadata if isinstance(metadata, dict) else {})
         self._open_session.adjust(cancel_mode=config.cancel_mode, continuation=config.continuation)
-        wanted = user_speech_for(turn_detection_of(config.fields))
+        wanted = user_speech_for(turn_detection_of(config.fields.values))
         if wanted is None or self._user_speech is None:
             self._user_speech = wanted
 
-    def _session_object(self) -> dict[str, Any]:
+    def _session_object(self) -> Encoded:
         return session_object(self._open_session, self._config, self._manager.max_sessions)
 
     def _already_open(self, event: client.SessionCreate | client.SessionResume) -> None:

@@ -5,16 +5,17 @@ The model keeps its own memory in its own state; nothing here changes what it sa
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import SessionError
-from agent.realtime.events import dump_json
+from agent.realtime.encoded import Encoded, encode
 
 ROOT = "root"
 """The place before the first item, where a client names it as the item before a new one."""
+MAX_ITEM_ID = 512
+"""Characters; the item after it repeats them."""
 MAX_ITEMS = 2_000
 """Oldest items are forgotten beyond this, so that a long call does not grow for ever."""
 MAX_BYTES = 16 * 1024 * 1024
@@ -61,12 +62,29 @@ def new_item_id() -> str:
     return f"item_{uuid.uuid4().hex}"
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item as it is kept and sent; as objects, many small values would be many times larger."""
+
+    id: str
+    answer: bool
+    json: Encoded
+
+    @classmethod
+    def of(cls, item: dict[str, Any]) -> Item:
+        return cls(item["id"], item.get("role") == "assistant", encode(item))
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.json.text)
+
+
 class Conversation:
     """The history of one session, in order."""
 
     def __init__(self) -> None:
-        self._items: dict[str, str] = {}
-        """As JSON: what a client sends as many small values is many times larger as objects."""
+        self._items: dict[str, Item] = {}
         self._bytes = 0
         self._playback: dict[str, Playback] = {}
 
@@ -77,9 +95,9 @@ class Conversation:
     def __len__(self) -> int:
         return len(self._items)
 
-    def check_new(self, item: dict[str, Any], after: str | None) -> None:
+    def check_new(self, item: Item, after: str | None) -> None:
         """Refuse an id that is taken, a place that there is not, and more than can be kept."""
-        if item["id"] in self._items or item["id"] == ROOT:
+        if item.id in self._items or item.id == ROOT:
             raise SessionError(
                 "item_create_duplicate_item_id", "an item has this id already", param="item.id"
             )
@@ -87,12 +105,12 @@ class Conversation:
             raise SessionError(
                 "item_not_found", "no such item in this conversation", param="previous_item_id"
             )
-        if self._bytes + len(dump_json(item)) > MAX_BYTES:
+        if self._bytes + item.size > MAX_BYTES:
             raise SessionError(
                 "event_too_large", f"all items have at most {MAX_BYTES} bytes", param="item"
             )
 
-    def add(self, item: dict[str, Any], after: str | None = None) -> str | None:
+    def add(self, item: Item, after: str | None = None) -> str | None:
         """Put a new item at the end or after another one; the id of the one before it."""
         previous = self.last_id if after is None else after
         if previous == ROOT:
@@ -100,18 +118,18 @@ class Conversation:
         at_end = previous == self.last_id
         self._keep(item)
         if not at_end:
-            self._move(item["id"], previous)
+            self._move(item.id, previous)
         if len(self._items) > MAX_ITEMS:
             self._forget(next(iter(self._items)))
         return previous
 
-    def _keep(self, item: dict[str, Any]) -> None:
-        text = dump_json(item)
-        self._bytes += len(text) - len(self._items.get(item["id"], ""))
-        self._items[item["id"]] = text
+    def _keep(self, item: Item) -> None:
+        replaced = self._items.get(item.id)
+        self._bytes += item.size - (replaced.size if replaced else 0)
+        self._items[item.id] = item
 
     def _forget(self, item_id: str) -> None:
-        self._bytes -= len(self._items.pop(item_id))
+        self._bytes -= self._items.pop(item_id).size
 
     def _move(self, item_id: str, previous: str | None) -> None:
         order = [one for one in self._items if one != item_id]
@@ -119,20 +137,17 @@ class Conversation:
         order.insert(at, item_id)
         self._items = {one: self._items[one] for one in order}
 
-    def update(self, item: dict[str, Any]) -> None:
+    def update(self, item: Item) -> None:
         """Take a newer state of an item, unless it has been removed."""
-        if item["id"] in self._items:
+        if item.id in self._items:
             self._keep(item)
 
-    def get(self, item_id: str) -> dict[str, Any]:
-        item: dict[str, Any] = json.loads(self._text(item_id))
-        return item
-
     def delete(self, item_id: str) -> None:
-        self._text(item_id)
+        self.get(item_id)
         self._forget(item_id)
 
-    def _text(self, item_id: str) -> str:
+    def get(self, item_id: str) -> Item:
+        """An item, or `item_not_found`."""
         try:
             return self._items[item_id]
         except KeyError:

@@ -16,9 +16,9 @@ from agent.errors import SessionError
 
 MAX_EVENT_BYTES = 15 * 1024 * 1024
 MAX_DEPTH = 64
-MAX_PARTS = 100_000
-"""Values in one event, about; sound is one string however long. Millions of small ones would keep
-every other call waiting while they are read."""
+MAX_PARTS = 20_000
+"""Commas and opening brackets in one event, so no fewer values; sound is one string however long.
+Many small ones would keep every other call waiting while they are read."""
 MAX_EVENT_ID = 512
 """Characters; every error repeats them."""
 
@@ -264,14 +264,6 @@ def load_json(text: str | bytes) -> dict[str, Any]:
     if _deeper_than(value, MAX_DEPTH):
         raise SessionError("invalid_json", f"the message nests deeper than {MAX_DEPTH}")
     return value
-
-
-_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
-
-def dump_json(event: dict[str, Any]) -> str:
-    """One event as the text of a message."""
-    return _ENCODE(event)
 
 
 def _parts(text: str | bytes) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,7 +17,8 @@ import numpy as np
 from agent.errors import SessionError
 from agent.realtime import server_events as out
 from agent.realtime.audio import AudioFormat, Encoder
-from agent.realtime.conversation import Conversation, Playback, item_id_of
+from agent.realtime.conversation import Conversation, Item, Playback, item_id_of
+from agent.realtime.encoded import Encoded, dump_json, encode
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo
 from model import FRAME_SECONDS, SAMPLE_RATE
 
@@ -29,11 +30,14 @@ VLLM_OMNI = {
 }
 """Values that drivers of the protocol check; docs/realtime.md says what each means here."""
 
+VENDOR_METADATA = "duplex_event"
+"""The entry of a response's metadata that is the server's."""
+
 
 class Send(Protocol):
-    """Takes a finished event; `audio` marks the ones that count as waiting audio frames."""
+    """Takes a finished event as text; `audio` marks the ones that count as waiting audio frames."""
 
-    def __call__(self, event: dict[str, Any], *, audio: bool = False) -> None: ...
+    def __call__(self, text: str, *, audio: bool = False) -> None: ...
 
 
 @dataclass(slots=True)
@@ -62,8 +66,6 @@ class Projection:
     def __init__(self, send: Send, conversation: Conversation, *, vendor_metadata: bool) -> None:
         self.session_id = ""
         self.output_format = AudioFormat("pcm16", SAMPLE_RATE)
-        self.metadata: dict[str, Any] | None = None
-        """The session's, for responses that bring none of their own."""
         self.audio_on_track = False
         """Audio goes out as RTP; only the words are events."""
         self.on_frame: Callable[[OutputFrame], None] = lambda frame: None
@@ -75,6 +77,8 @@ class Projection:
         self._vendor_metadata = vendor_metadata
         self._announced = False
         self._shown: _Shown | None = None
+        self._metadata: Mapping[str, Any] = {}
+        self._encoded_metadata = self._metadata_of({})
 
     def emit(self, event: out.ServerEvent, *, audio: bool = False, numbered: bool = True) -> None:
         """Stamp and send."""
@@ -83,21 +87,26 @@ class Projection:
         if numbered:
             self.seq += 1
             body["server_event_seq"] = self.seq
-        self._send(body, audio=audio)
+        self._send(dump_json(body), audio=audio)
 
-    def created(self, session: dict[str, Any]) -> None:
+    def created(self, session: Encoded) -> None:
         self._announced = True
         self.emit(out.SessionCreated(session=session), numbered=False)
         self.emit(out.SessionUpdated(session=session))
 
-    def item_added(self, item: dict[str, Any], after: str | None = None) -> str | None:
+    def keep_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """The session's, for responses that bring none of their own."""
+        if metadata is not self._metadata:
+            self._metadata, self._encoded_metadata = metadata, self._metadata_of(metadata)
+
+    def item_added(self, item: Item, after: str | None = None) -> str | None:
         """Announce an item under both of its names; the id of the one before it."""
         previous = self._conversation.add(item, after)
         self._item("conversation.item.added", previous, item)
         self._item("conversation.item.created", previous, item)
         return previous
 
-    def item_done(self, previous: str | None, item: dict[str, Any]) -> None:
+    def item_done(self, previous: str | None, item: Item) -> None:
         self._item("conversation.item.done", previous, item)
 
     def _item(
@@ -106,9 +115,9 @@ class Projection:
             "conversation.item.added", "conversation.item.created", "conversation.item.done"
         ],
         previous: str | None,
-        item: dict[str, Any],
+        item: Item,
     ) -> None:
-        self.emit(out.ItemEvent(type=name, previous_item_id=previous, item=item))
+        self.emit(out.ItemEvent(type=name, previous_item_id=previous, item=item.json))
 
     # Sink.
 
@@ -121,10 +130,12 @@ class Projection:
         self._shown = shown
         body = self._response(response, "in_progress", None, [])
         self.emit(out.ResponseCreated(response_id=response.id, response=body))
-        item = _message(response.id, "in_progress", [])
+        item = Item.of(_message(response.id, "in_progress", []))
         shown.previous_item_id = self.item_added(item)
         self.emit(
-            out.OutputItem(type="response.output_item.added", response_id=response.id, item=item)
+            out.OutputItem(
+                type="response.output_item.added", response_id=response.id, item=item.json
+            )
         )
         part = {"type": "audio", "transcript": ""}
         self.emit(out.ContentPart(type="response.content_part.added", part=part, **shown.part))
@@ -158,12 +169,15 @@ class Projection:
             "transcript": end.transcript,
             "audio_duration_ms": shown.milliseconds,
         }
-        item = _message(end.id, end.status, [content])
+        message = _message(end.id, end.status, [content])
+        item = Item.of(message)
         self._conversation.update(item)
-        self.emit(out.OutputItem(type="response.output_item.done", response_id=end.id, item=item))
+        self.emit(
+            out.OutputItem(type="response.output_item.done", response_id=end.id, item=item.json)
+        )
         self.item_done(shown.previous_item_id, item)
         details = {"type": end.status, "reason": end.reason} if end.reason else None
-        body = self._response(shown.info, end.status, details, [item])
+        body = self._response(shown.info, end.status, details, [message])
         self.emit(out.ResponseDone(response_id=end.id, response=body))
         self.emit(out.RateLimits())
 
@@ -216,20 +230,30 @@ class Projection:
         status: str,
         details: dict[str, Any] | None,
         output: list[dict[str, Any]],
-    ) -> dict[str, Any]:
-        metadata = dict(info.metadata if info.metadata is not None else self.metadata or {})
+    ) -> Encoded:
+        own = info.metadata is None
+        metadata = self._encoded_metadata if own else self._metadata_of(info.metadata or {})
         if self._vendor_metadata:
-            metadata["duplex_event"] = {"session_id": self.session_id, "epoch": info.epoch}
-        return {
-            "id": info.id,
-            "object": "realtime.response",
-            "status": status,
-            "status_details": details,
-            "output": output,
-            "modalities": ["audio", "text"],
-            "output_modalities": ["audio"],
-            "metadata": metadata,
-        }
+            about = {"session_id": self.session_id, "epoch": info.epoch}
+            metadata = metadata.plus(VENDOR_METADATA, about)
+        return encode(
+            {
+                "id": info.id,
+                "object": "realtime.response",
+                "status": status,
+                "status_details": details,
+                "output": output,
+                "modalities": ["audio", "text"],
+                "output_modalities": ["audio"],
+                "metadata": metadata,
+            }
+        )
+
+    def _metadata_of(self, sent: Mapping[str, Any]) -> Encoded:
+        """As it was sent, but for the name that our own entry has where there is one."""
+        if self._vendor_metadata and VENDOR_METADATA in sent:
+            sent = {name: value for name, value in sent.items() if name != VENDOR_METADATA}
+        return encode(sent)
 
 
 def _message(response_id: str, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,25 +10,27 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent.realtime.encoded import Encoded
+
 
 class ServerEvent(BaseModel):
     """Base of every server event."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
 
 class SessionCreated(ServerEvent):
     """The session holds a slot."""
 
     type: Literal["session.created"] = "session.created"
-    session: dict[str, Any]
+    session: Encoded
 
 
 class SessionUpdated(ServerEvent):
     """Follows `session.created` and every accepted update."""
 
     type: Literal["session.updated"] = "session.updated"
-    session: dict[str, Any]
+    session: Encoded
 
 
 class HeartbeatAck(ServerEvent):
@@ -98,14 +100,14 @@ class ItemEvent(ServerEvent):
 
     type: Literal["conversation.item.added", "conversation.item.created", "conversation.item.done"]
     previous_item_id: str | None
-    item: dict[str, Any]
+    item: Encoded
 
 
 class ItemRetrieved(ServerEvent):
     """Answers `conversation.item.retrieve`."""
 
     type: Literal["conversation.item.retrieved"] = "conversation.item.retrieved"
-    item: dict[str, Any]
+    item: Encoded
 
 
 class ItemDeleted(ServerEvent):
@@ -131,7 +133,7 @@ class ResponseCreated(ServerEvent):
 
     type: Literal["response.created"] = "response.created"
     response_id: str
-    response: dict[str, Any]
+    response: Encoded
 
 
 class ResponseDone(ServerEvent):
@@ -139,7 +141,7 @@ class ResponseDone(ServerEvent):
 
     type: Literal["response.done"] = "response.done"
     response_id: str
-    response: dict[str, Any]
+    response: Encoded
 
 
 class OutputItem(ServerEvent):
@@ -148,7 +150,7 @@ class OutputItem(ServerEvent):
     type: Literal["response.output_item.added", "response.output_item.done"]
     response_id: str
     output_index: int = 0
-    item: dict[str, Any]
+    item: Encoded
 
 
 class PartEvent(ServerEvent):

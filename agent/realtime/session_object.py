@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from agent.capabilities import capabilities
 from agent.realtime.config import SessionConfig
+from agent.realtime.encoded import Encoded, encode
 from agent.session import Session
 
 IDLE_TIMEOUT_S = 300.0
 
 
-def session_object(session: Session, config: SessionConfig, max_sessions: int) -> dict[str, Any]:
+def session_object(session: Session, config: SessionConfig, max_sessions: int) -> Encoded:
     """What the server owns, then what the client sent, then defaults that clients read."""
-    return {**_defaults(config), **_echo(config.fields), **_owned(session, config, max_sessions)}
-
-
-def turn_detection_of(fields: Mapping[str, Any]) -> object:
-    """The client's wish, under its nested or its flat name."""
-    audio = fields.get("audio")
-    nested = audio.get("input") if isinstance(audio, dict) else None
-    if isinstance(nested, dict) and "turn_detection" in nested:
-        return nested["turn_detection"]
-    return fields.get("turn_detection")
-
-
-def _echo(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if key != "type"}
+    owned = _owned(session, config, max_sessions)
+    return encode({**_defaults(config), **config.fields.echo, **owned})
 
 
 def _defaults(config: SessionConfig) -> dict[str, Any]:
@@ -43,7 +31,7 @@ def _defaults(config: SessionConfig) -> dict[str, Any]:
             "input": {"format": config.input.wire(), "sample_rate_hz": config.input.rate},
             "output": {"format": config.output.wire(), "voice": config.spec.voice},
         },
-        "turn_detection": turn_detection_of(config.fields),
+        "turn_detection": config.fields.turn_detection,
         "input_audio_transcription": None,
         "tracing": None,
         "temperature": None,

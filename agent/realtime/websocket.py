@@ -16,7 +16,7 @@ from agent.errors import Refused, SessionError
 from agent.manager import SessionManager
 from agent.realtime.config import DUPLEX_MOOD, STOCK_MOOD, Limits, Mood
 from agent.realtime.connection import Connection, OpenFailed, mistake
-from agent.realtime.events import dump_json, event_id_of, load_json
+from agent.realtime.events import event_id_of, load_json
 from agent.realtime.outbox import Outbox
 from agent.realtime.socket import WatchedSocket
 
@@ -132,8 +132,8 @@ class RealtimeSocket:
             raise SessionError("invalid_json", "messages are text frames")
         return load_json(message.data)
 
-    def _send(self, event: dict[str, Any], *, audio: bool = False) -> None:
-        self._outbox.put(dump_json(event), audio=audio)
+    def _send(self, text: str, *, audio: bool = False) -> None:
+        self._outbox.put(text, audio=audio)
 
     def _overflow(self) -> None:
         """The client does not read: its session ends now, its socket soon."""

@@ -12,9 +12,9 @@ import agent.realtime.conversation as conversation
 from agent.auth import ClientSecrets
 from agent.errors import Refused, SessionError
 from agent.http import MAX_BODY_BYTES
-from agent.realtime.config import MAX_FIELDS_BYTES
-from agent.realtime.conversation import Conversation
+from agent.realtime.conversation import MAX_ITEM_ID, Conversation, Item
 from agent.realtime.events import MAX_EVENT_BYTES
+from agent.realtime.fields import MAX_FIELDS_BYTES
 from model import FRAME_SAMPLES
 from tests.fakes.engine import FakeEngine
 from tests.fakes.server import Client, Server, serving
@@ -29,6 +29,10 @@ MIB = 2**20
 def message(name: str, size: int) -> dict[str, Any]:
     text = {"type": "input_text", "text": "x" * size}
     return {"id": name, "type": "message", "role": "user", "content": [text]}
+
+
+def kept_message(name: str, size: int) -> Item:
+    return Item.of(message(name, size))
 
 
 async def created(client: Client, item: dict[str, Any]) -> None:
@@ -67,7 +71,18 @@ async def test_items_are_kept_up_to_a_bound_and_the_one_beyond_is_refused() -> N
 
 
 def test_the_largest_event_fits_as_an_item() -> None:
-    Conversation().check_new(message("a", MAX_EVENT_BYTES), None)
+    Conversation().check_new(kept_message("a", MAX_EVENT_BYTES), None)
+
+
+async def test_the_id_of_an_item_is_bounded_for_the_next_one_repeats_it() -> None:
+    async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
+        await created(client, message("a" * MAX_ITEM_ID, 1))
+        item = message("a" * (MAX_ITEM_ID + 1), 1)
+        await client.send("conversation.item.create", event_id="evt_x", item=item)
+        await refused(client, "bad_event", "item.id")
+        await created(client, message("b", 1))
+        previous = client.seen[-1]["previous_item_id"]
+        assert previous == "a" * MAX_ITEM_ID
 
 
 def test_what_is_forgotten_replaced_or_removed_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,22 +90,22 @@ def test_what_is_forgotten_replaced_or_removed_makes_room(monkeypatch: pytest.Mo
     monkeypatch.setattr(conversation, "MAX_BYTES", 10_000)
     kept = Conversation()
     for name in "abcd":
-        kept.check_new(message(name, 3_000), None)
-        kept.add(message(name, 3_000))
-    kept.update(message("d", 6_000))
+        kept.check_new(kept_message(name, 3_000), None)
+        kept.add(kept_message(name, 3_000))
+    kept.update(kept_message("d", 6_000))
     with pytest.raises(SessionError):
-        kept.check_new(message("e", 1_000), None)
-    kept.update(message("d", 0))
-    kept.check_new(message("e", 6_000), None)
+        kept.check_new(kept_message("e", 1_000), None)
+    kept.update(kept_message("d", 0))
+    kept.check_new(kept_message("e", 6_000), None)
     for name in "cd":
         kept.delete(name)
-    kept.check_new(message("e", 9_000), None)
+    kept.check_new(kept_message("e", 9_000), None)
 
 
 def test_items_stand_in_the_order_in_which_they_were_put() -> None:
     kept = Conversation()
     placed = [("b", None), ("d", "b"), ("c", "b"), ("a", "root"), ("e", "d"), ("f", None)]
-    before = [kept.add(message(name, 1), after) for name, after in placed]
+    before = [kept.add(kept_message(name, 1), after) for name, after in placed]
     assert before == [None, "b", "b", None, "d", "e"]
     order = []
     while kept.last_id is not None:

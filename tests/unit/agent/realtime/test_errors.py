@@ -20,6 +20,7 @@ import agent.realtime.websocket as websocket
 from agent.errors import CODES, SessionError
 from agent.http import HttpOptions
 from agent.realtime.connection import Connection
+from agent.realtime.events import MAX_PARTS
 from model import FRAME_SAMPLES, PrefillUnavailable, SessionSpec
 from tests.fakes.engine import FakeEngine, talkative
 from tests.fakes.server import Client, Server, serving, silence
@@ -254,7 +255,7 @@ async def test_event_too_large_and_the_connection_stays(path: str, told: Told) -
 async def test_an_event_of_very_many_values_is_too_large_whatever_its_bytes(
     small: str, told: Told
 ) -> None:
-    many = small * 200_000 + "0"
+    many = small * MAX_PARTS + "0"
     async with serving(FakeEngine()) as server, server.connect(STOCK) as client:
         await client.socket.send_str('{"type": "session.heartbeat", "x": [' + many + "]}")
         await told.goes_on(client, "event_too_large")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -48,8 +49,8 @@ async def connection(sent: list[dict[str, Any]]) -> Connection:
     manager = SessionManager(FakeEngine())
     limits = Limits(manager.engine.voices, manager.default_spec)
 
-    def keep(event: dict[str, Any], *, audio: bool = False) -> None:
-        sent.append(event)
+    def keep(text: str, *, audio: bool = False) -> None:
+        sent.append(json.loads(text))
 
     made = Connection(manager, STOCK_MOOD, limits, keep)
     await made.open({}, explicit=False)
