@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from aiohttp import WSMessage, WSMsgType, web
+from aiohttp import WSMessage, WSMsgType, hdrs, web
 
 PING_AFTER_S = 5.0
 CUT_AFTER_S = 15.0
@@ -39,6 +39,9 @@ class WatchedSocket:
             timeout=5.0,
             protocols=("realtime",),
         )
+        if not request.headers.get(hdrs.SEC_WEBSOCKET_KEY, "").isascii():
+            # The HTTP library answers other keys that are no base64, but stumbles over these.
+            raise web.HTTPBadRequest(text="Sec-WebSocket-Key is not base64")
         await socket.prepare(request)
         watched = cls(request, socket)
         watched._watch()
