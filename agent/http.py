@@ -69,13 +69,13 @@ class Api:
             web.get("/v1/models/{name:.+}", self.model),
             web.get("/v1/voices", self.voices),
             web.get("/v1/capabilities", self.capabilities),
-            web.get("/v1/realtime", self.realtime),
-            web.get("/v1/duplex", self.realtime),
+            web.get("/v1/realtime", self.realtime, allow_head=False),
+            web.get("/v1/duplex", self.realtime, allow_head=False),
             web.post("/v1/realtime/calls", self.calls.create),
             web.delete("/v1/realtime/calls/{call_id}", self.calls.hang_up),
             web.post("/v1/realtime/calls/{call_id}/hangup", self.calls.hang_up),
             web.post("/v1/realtime/client_secrets", self.mint_secret),
-            web.get("/api/chat", self.chat),
+            web.get("/api/chat", self.chat, allow_head=False),
         ]
 
     async def health(self, request: web.Request) -> web.Response:

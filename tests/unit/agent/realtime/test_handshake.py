@@ -57,3 +57,11 @@ async def test_a_websocket_key_that_is_none_is_a_bad_request(key: bytes, path: s
         assert status == 400 and error is not None
         assert (error["code"], error["type"]) == (None, "invalid_request_error")
         assert server.manager.used == 0
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
+async def test_only_get_is_upgraded(method: str, path: str) -> None:
+    async with serving(FakeEngine()) as server:
+        assert (await answer(server, method, path, KEY))[0] == 405
+        assert server.manager.used == 0
