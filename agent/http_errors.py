@@ -17,6 +17,8 @@ from agent.errors import SessionError
 log = logging.getLogger(__name__)
 
 API_PATHS = ("/v1/", "/api/", "/metrics")
+PROBES = ("/health", "/ready")
+"""Open to all, without a key; their errors are those of the API."""
 RETRY_AFTER_S = 5
 BROKEN_REQUESTS = (web.RequestPayloadError, HttpProcessingError)
 
@@ -34,7 +36,7 @@ def busy_response(error: SessionError) -> web.Response:
 @web.middleware
 async def json_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every error of the API has a JSON body: paths, methods and bodies, and mistakes of ours."""
-    if not request.path.startswith(API_PATHS):
+    if not request.path.startswith((*API_PATHS, *PROBES)):
         return await handler(request)
     if hdrs.CONTENT_ENCODING in request.headers:
         refusal = SessionError("bad_event", "send the body as it is, without Content-Encoding")

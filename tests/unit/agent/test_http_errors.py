@@ -54,9 +54,10 @@ async def test_a_path_of_the_api_that_there_is_not(path: str, page: Path) -> Non
         await refused(server, 404, None, "GET", path)
 
 
-async def test_a_method_that_a_path_does_not_take(page: Path) -> None:
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/health", "/ready"])
+async def test_a_method_that_a_path_does_not_take(path: str, page: Path) -> None:
     async with serving(FakeEngine(), static=page) as server:
-        response = await refused(server, 405, None, "POST", "/v1/models")
+        response = await refused(server, 405, None, "POST", path)
         assert response.headers["Allow"] == "GET,HEAD"
 
 
