@@ -5,6 +5,7 @@ Pages of the browser keep the plain answers of the HTTP library.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -20,6 +21,8 @@ API_PATHS = ("/v1/", "/api/", "/metrics")
 PROBES = ("/health", "/ready")
 """Open to all, without a key; their errors are those of the API."""
 RETRY_AFTER_S = 5
+BODY_S = 30.0
+"""In which a body has to arrive. The HTTP library waits for ever, also for one that it gave up."""
 BROKEN_REQUESTS = (web.RequestPayloadError, HttpProcessingError)
 
 
@@ -41,9 +44,12 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     if hdrs.CONTENT_ENCODING in request.headers:
         refusal = SessionError("bad_event", "send the body as it is, without Content-Encoding")
         return error_response(415, refusal)
+    hurry = asyncio.get_running_loop().call_later(BODY_S, _give_up_body, request)
     try:
         return await handler(request)
-    except web.RequestPayloadError:
+    except (web.RequestPayloadError, ConnectionError):
+        if request.writer.output_size:
+            raise
         response = error_response(400, SessionError("bad_event", "the body cannot be read"))
         # Where the next request would begin is not known either.
         response.force_close()
@@ -57,6 +63,14 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
             raise
         log.exception("a request broke its handler")
         return error_response(500, SessionError("internal_error", "the server made a mistake"))
+    finally:
+        hurry.cancel()
+
+
+def _give_up_body(request: web.Request) -> None:
+    """Whoever reads it hears that it cannot be read."""
+    if not request.content.is_eof():
+        request.content.set_exception(web.RequestPayloadError("the body did not arrive in time"))
 
 
 def _translated(request: web.Request, error: web.HTTPError) -> web.Response:

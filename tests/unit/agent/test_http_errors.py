@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.compression_utils import ZLibDecompressor
 
+from agent import http_errors
 from agent.http import MAX_BODY_BYTES
 from tests.fakes.engine import FakeEngine
 from tests.fakes.server import PATIENCE_S, Server, serving
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.unit
 SECRETS = "/v1/realtime/client_secrets"
 CALLS = "/v1/realtime/calls"
 SDP = {"Content-Type": "application/sdp"}
-FORM = {"Content-Type": "multipart/form-data; boundary=x"}
+FORM_TYPE = "multipart/form-data; boundary=x"
+FORM = {"Content-Type": FORM_TYPE}
 LARGE = b"x" * (MAX_BODY_BYTES + 1)
 SHAPE = {"type", "code", "message", "param", "event_id"}
 
@@ -124,6 +126,52 @@ async def test_what_is_no_http_is_one_line_without_its_words(
         writer.close()
     assert one_line(caplog).startswith("a request could not be read: ")
     assert "api_key" not in caplog.text
+
+
+@pytest.mark.parametrize("rest", [b"", b"5\r\nab", b"zz\r\nfoo"])
+@pytest.mark.parametrize(
+    ("path", "kind"), [(SECRETS, "x/y"), (CALLS, "application/sdp"), (CALLS, FORM_TYPE)]
+)
+async def test_a_body_that_breaks_off_is_given_up(
+    rest: bytes,
+    path: str,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(http_errors, "BODY_S", 0.2)
+    async with serving(FakeEngine()) as server:
+        reader, writer = await begun(server, path, kind)
+        writer.write(rest)
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ") and b'"bad_event"' in answer
+    assert "Traceback" not in caplog.text
+
+
+async def test_who_leaves_in_the_middle_of_a_body_is_no_mistake_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(FakeEngine()) as server:
+        _, writer = await begun(server, SECRETS, "x/y")
+        writer.transport.abort()
+        async with server.http.get(server.url + "/health"):
+            await asyncio.sleep(0)
+    assert "Traceback" not in caplog.text and "broke" not in caplog.text
+
+
+async def begun(
+    server: Server, path: str, kind: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A chunked request of which the first chunk has arrived."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+    writer.write(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")
+    await writer.drain()
+    async with server.http.get(server.url + "/health") as response:
+        assert response.status == 200
+    return reader, writer
 
 
 def one_line(caplog: pytest.LogCaptureFixture) -> str:
