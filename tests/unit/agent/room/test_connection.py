@@ -39,7 +39,8 @@ async def test_a_room_of_ones_own(body: bytes) -> None:
     [
         (b"junk", "invalid_json"),
         (b"\xff\xfe\x00", "invalid_json"),
-        (b"[" * 100_000, "invalid_json"),
+        (b"[" * 10_000, "invalid_json"),
+        (b"[" * 100_000, "event_too_large"),
         (b'{"roomName": ' + b"[" * 70 + b"]" * 70 + b"}", "invalid_json"),
         (b"[]", "invalid_json"),
         (b'{"persona": "\\ud800"}', "invalid_session_config"),
