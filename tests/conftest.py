@@ -70,6 +70,14 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests counted is part of the run's report, also where all is well."""
+    for report in terminalreporter.getreports("passed"):
+        if report.when == "call" and "figures" in report.keywords:
+            terminalreporter.write_sep("-", f"figures of {report.nodeid}")
+            terminalreporter.write(report.capstdout)
+
+
 @pytest.fixture
 def rng() -> Random:
     """Randomness of one test, the same in every run with the same seed."""

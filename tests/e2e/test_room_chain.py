@@ -63,6 +63,7 @@ async def one_call(
     await worker.ended(session)
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize(("calls", "rushes"), [(10, 2), pytest.param(50, 6, marks=LONG)])
 async def test_a_chain_of_calls_and_eight_at_once_leave_nothing_behind(
     livekit: LiveKitServer,

@@ -116,6 +116,7 @@ def named_spans(
 
 
 # contract: C6, H2, H3
+@pytest.mark.figures
 async def test_chirp_is_accounted_for_frame_by_frame(
     livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
 ) -> None:

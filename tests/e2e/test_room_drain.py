@@ -34,6 +34,7 @@ EDGES = 1.25
 
 
 # contract: J3
+@pytest.mark.figures
 async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
     livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
 ) -> None:

@@ -44,6 +44,7 @@ def worker(
 
 
 # contract: C6, D1, H5
+@pytest.mark.figures
 async def test_a_frame_out_for_a_frame_in_and_the_same_words(
     livekit: LiveKitServer, worker: WorkerProcess, room_name: str
 ) -> None:

@@ -149,6 +149,7 @@ def measure(ours: Ours, reference: LMModel, config: ModelConfig, frames: int) ->
 ROWS = pytest.mark.parametrize(("rows", "slot"), [(1, 0), (8, 5)])
 
 
+@pytest.mark.figures
 @ROWS
 def test_random_weights_round_the_ring(rows: int, slot: int) -> None:  # Gate B
     config = tiny_config(CONTEXT, dep_q=STEPS)
@@ -158,6 +159,7 @@ def test_random_weights_round_the_ring(rows: int, slot: int) -> None:  # Gate B
     assert seen.text <= BOUND and seen.audio <= RELATIVE_BOUND * seen.scale
 
 
+@pytest.mark.figures
 @ROWS
 def test_trained_weights(rows: int, slot: int) -> None:  # Gate B
     checkpoint = load_checkpoint("demo", device=torch.device("cpu"), dtype=torch.float32)

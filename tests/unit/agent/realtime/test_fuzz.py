@@ -206,6 +206,7 @@ def check(tally: Tally) -> None:
     assert not tally.errors["internal_error"]
 
 
+@pytest.mark.figures
 @pytest.mark.timeout(900)
 async def test_hostile_messages() -> None:
     engine = FakeEngine(max_sessions=2, script=repeat_number)

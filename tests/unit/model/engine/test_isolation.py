@@ -110,6 +110,7 @@ def run_schedules(count: int, alone: list[tuple[Track, list[Said]]]) -> None:
 
 
 # contract: I2, A5; Gate A
+@pytest.mark.figures
 def test_twenty_schedules_are_bit_identical_to_runs_alone(
     alone: list[tuple[Track, list[Said]]],
 ) -> None:
@@ -117,6 +118,7 @@ def test_twenty_schedules_are_bit_identical_to_runs_alone(
 
 
 # contract: I2, A5; Gate A
+@pytest.mark.figures
 @pytest.mark.full
 def test_two_hundred_schedules_are_bit_identical_to_runs_alone(
     alone: list[tuple[Track, list[Said]]],

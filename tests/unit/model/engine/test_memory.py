@@ -32,11 +32,13 @@ def growth(cycles: int) -> float:
 
 
 # contract: A3
+@pytest.mark.figures
 def test_two_hundred_calls_leave_memory_within_one_percent() -> None:
     assert growth(200) <= 0.01
 
 
 # contract: A3
+@pytest.mark.figures
 @pytest.mark.full
 def test_two_thousand_calls_leave_memory_within_one_percent() -> None:
     assert growth(2000) <= 0.01
