@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from types import FrameType
 from typing import TextIO
 
@@ -83,6 +84,9 @@ def printing(needed: bool) -> Iterator[None]:
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     if closed and needed:
         raise CommandError("stdout is closed; give it a terminal, a pipe or a file")
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A model's words and the names of files need not fit into the terminal's encoding.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
     except BrokenPipeError as error:

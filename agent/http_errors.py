@@ -47,24 +47,29 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     hurry = asyncio.get_running_loop().call_later(BODY_S, _give_up_body, request)
     try:
         return await handler(request)
-    except (web.RequestPayloadError, ConnectionError):
-        if request.writer.output_size:
-            raise
-        response = error_response(400, SessionError("bad_event", "the body cannot be read"))
-        # Where the next request would begin is not known either.
-        response.force_close()
-        return response
     except web.HTTPRequestEntityTooLarge as error:
         return error_response(413, SessionError("event_too_large", error.text or ""))
     except web.HTTPError as error:
         return _translated(request, error)
-    except Exception:
+    except Exception as error:
         if request.writer.output_size:
             raise
+        if _broke_off(request, error):
+            response = error_response(400, SessionError("bad_event", "the body cannot be read"))
+            # Where the next request would begin is not known either.
+            response.force_close()
+            return response
         log.exception("a request broke its handler")
         return error_response(500, SessionError("internal_error", "the server made a mistake"))
     finally:
         hurry.cancel()
+
+
+def _broke_off(request: web.Request, error: Exception) -> bool:
+    """Is this what reading the body raised, rather than something of ours?"""
+    if isinstance(error, ConnectionError):
+        return not request.content.is_eof()
+    return isinstance(error, web.RequestPayloadError)
 
 
 def _give_up_body(request: web.Request) -> None:

@@ -1,4 +1,7 @@
-"""Paths that a command is given, refused before anything slow begins. It opens no file."""
+"""Paths that a command is given, refused before anything slow begins. It opens no file.
+
+What may not even be looked at counts as missing here: whoever opens it then says why.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ def demand_model(name: str) -> None:
 
 def demand_writable(what: str, path: Path) -> None:
     """Said now: after the computing it would be late. Raises `CommandError`."""
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise CommandError(f"{what}: there is no folder {path.parent}")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise CommandError(f"{what}: that is a folder; name a file in it")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if not os.access(path if os.path.exists(path) else path.parent, os.W_OK):
         raise CommandError(f"{what}: cannot be written; name a file in a folder of yours")
 
 
@@ -46,11 +49,12 @@ def demand_apart(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
 
 
 def _is_kept(path: Path) -> bool:
-    return path.is_file() or not path.exists()
+    return os.path.isfile(path) or not os.path.exists(path)
 
 
-def _identity(path: Path) -> Path | tuple[int, int]:
+def _identity(path: Path) -> str | tuple[int, int]:
     """The file itself where it exists, since links give it several names."""
-    if path.exists():
-        return path.stat().st_dev, path.stat().st_ino
-    return path.resolve()
+    if os.path.exists(path):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return os.path.realpath(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ def read_codes(path: Path) -> Source:
     """User codes `[8, T]`, one column a frame. Raises `CommandError`."""
     try:
         codes = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, MemoryError) as error:
         raise CommandError(f"--codes {path} is no .npy file ({error}); save it by numpy") from error
     if not isinstance(codes, np.ndarray) or codes.ndim != 2 or codes.dtype.kind not in "iu":
         raise CommandError(f"--codes {path} must hold one array of integers [8, T]")

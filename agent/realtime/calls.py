@@ -47,6 +47,7 @@ MAX_CANDIDATES = 100
 BROKEN_FORMS = (ValueError, HttpProcessingError, AssertionError, LookupError, RuntimeError)
 """What aiohttp's reader raises at multipart bodies that are cut off or name unknown encodings."""
 GATHER_PATIENCE_S = 10.0
+CLOSE_PATIENCE_S = 5.0
 LOOK_EVERY_S = 5.0
 VANISHED_S = 15.0
 """Nothing received for so long, found at the next look: a live peer reports every few seconds."""
@@ -114,10 +115,12 @@ class Call:
             await asyncio.wait([self._hearing])
         self._track.stop()
         try:
-            await self.peer.close()
-        except AttributeError as error:
-            # An offer can leave the library parts without a transport, which it fails to stop.
-            log.info("a refused peer was not closed in order: %s", type(error).__name__)
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                await self.peer.close()
+        except (AttributeError, TimeoutError) as error:
+            # An offer can leave the library parts without a transport, which it fails to stop;
+            # asked a second time, it waits for the first.
+            log.info("a peer was not closed in order: %s", type(error).__name__)
 
     async def look(self) -> None:
         """Close the session of a peer that is gone: neither sound nor reports nor messages come.
@@ -210,8 +213,9 @@ class Calls:
     async def create(self, request: web.Request) -> web.Response:
         """`application/sdp`, or multipart `sdp` and `session`; 201 with the answer."""
         try:
-            offer, session = await _offer(request)
+            # Before the body comes: the key may expire meanwhile.
             brought = self._secrets.session_of(key_of(request))
+            offer, session = await _offer(request)
             call = Call(self._manager, self._limits, brought)
             try:
                 answer = await call.answer(offer, session)

@@ -74,7 +74,9 @@ class RealtimeSocket:
 
     async def _open(self, connection: Connection, request: web.Request) -> bool:
         """By URL or key, or by the first message; false where there is no session to go on with."""
-        model = request.query.get("model") or self._brought.get("model")
+        model = request.query.get("model")
+        if mood_of(request) is STOCK_MOOD:
+            model = model or self._brought.get("model")
         waits = request.query.get("autostart", "").lower() in FALSE
         resumes = request.query.get("resume", "").lower() in TRUE
         message: dict[str, Any] = {}

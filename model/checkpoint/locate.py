@@ -62,12 +62,13 @@ def local_files(name: str) -> CheckpointFiles | None:
     """
     if name == DEMO:
         return files_in(name, DEMO_FOLDER)
-    folder = Path(name).expanduser()
     try:
+        folder = Path(name).expanduser()
         is_folder, exists = folder.is_dir(), folder.exists()
-    except OSError as error:  # a folder on the way may not be entered
+    except (OSError, RuntimeError) as error:  # no such user, or no way there
+        why = error.strerror if isinstance(error, OSError) else error
         raise CheckpointNotFound(
-            f"the model folder {folder} cannot be looked for ({error.strerror}); name another"
+            f"the model folder {name} cannot be looked for ({why}); name another"
         ) from error
     if is_folder:
         return files_in(name, folder)
@@ -115,6 +116,6 @@ def _the_file(folder: Path, pattern: str) -> Path:
         raise CheckpointIncomplete(
             f"the model folder {folder} has several {pattern} ({names}); leave one"
         )
-    if not found[0].is_file():
+    if not os.path.isfile(found[0]):
         raise CheckpointIncomplete(f"{found[0]} is no file; fetch the checkpoint again")
     return _demand_readable(found[0])

@@ -1,4 +1,4 @@
-"""Signals while a command starts: they end it wherever they arrive, and nothing remembers them."""
+"""What stands round a command: signals end it wherever they arrive, all words can be printed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from agent.command import ended_by_signals
+from agent.command import ended_by_signals, printing
 from tests.e2e.processes import ROOT
 
 pytestmark = pytest.mark.unit
@@ -141,3 +142,13 @@ def test_a_signal_at_any_moment_of_a_real_start_ends_it(tiny_checkpoint: Path, r
         print(f"{signal.Signals(number).name} at event {moment} of {events}")
         done = start(moment, number)
         assert (done.returncode, done.stderr) == (128 + number, "")
+
+
+def test_words_that_a_terminal_has_no_letters_for_are_printed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(printed, encoding="ascii"))
+    with printing(needed=True):
+        print("caf\u00e9 \udce9")
+    assert printed.getvalue() == b"caf\\xe9 \\udce9\n"

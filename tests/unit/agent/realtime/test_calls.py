@@ -109,6 +109,19 @@ async def test_peers_that_never_connect_fill_the_server_like_others() -> None:  
         assert server.manager.used == 2
 
 
+async def test_a_call_whose_peer_never_ends_closing_is_over_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The WebRTC library, which failed to close once, waits for ever when it is asked again."""
+    monkeypatch.setattr(calls, "CLOSE_PATIENCE_S", 0.01)
+    call, manager = await opened()
+    monkeypatch.setattr(call.peer, "close", asyncio.Event().wait)
+    async with asyncio.timeout(PATIENCE_S):
+        await call.end("closed")
+        await call.end("shutdown")
+    assert manager.used == 0
+
+
 async def refused(server: Server, offer: str) -> str:
     """The message with which this offer is refused; no slot is kept for it."""
     url, headers = server.url + "/v1/realtime/calls", {"Content-Type": "application/sdp"}

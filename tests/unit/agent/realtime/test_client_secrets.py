@@ -80,6 +80,17 @@ async def test_a_secret_that_names_a_model_opens_a_session_by_itself() -> None:
             assert (session["model"], session["instructions"]) == ("named", "Be brief.")
 
 
+async def test_in_duplex_mood_the_client_speaks_first_whatever_its_secret_names() -> None:
+    """There the URL alone opens a session by itself.  contract: B2"""
+    async with serving(FakeEngine(), OPTIONS) as server:
+        headers = await secret_for(server, BRIEF | {"model": "named"})
+        async with server.connect("/v1/realtime?duplex=1", headers=headers) as client:
+            await client.send("session.update", session={"model": "m", "voice": "NATF2.pt"})
+            created = await client.until("session.created")
+            assert prompt_of(created) == ("Be brief.", "NATF2.pt", "soft")
+            assert created["session"]["model"] == "m" and not client.all("error")
+
+
 async def test_a_voice_that_only_stock_mood_takes_is_refused_in_duplex_mood() -> None:
     """A secret is for both moods, and is judged where it is used.  contract: B1 F2"""
     async with serving(FakeEngine(), OPTIONS) as server:
