@@ -141,9 +141,11 @@ class RoomProbe:
         task.add_done_callback(self._tasks.discard)
 
     async def _first_text(self, reader: rtc.TextStreamReader) -> None:
-        async for chunk in reader:
-            if chunk.strip() and self._input_started and self.first_text_at is None:
-                self.first_text_at = time.monotonic()
+        # A line that is being spoken when the room is left ends in the middle.
+        with suppress(rtc.StreamError):
+            async for chunk in reader:
+                if chunk.strip() and self._input_started and self.first_text_at is None:
+                    self.first_text_at = time.monotonic()
 
     async def stream(self, audio: InputAudio, start: float) -> None:
         """Capture every frame on the grid that begins at `start`."""
@@ -200,10 +202,10 @@ class RoomProbe:
             await self.close()
 
     async def _release(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._listener
+        tasks = [*self._tasks, *([self._listener] if self._listener else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._stream is not None:
             await self._stream.aclose()
         if self._source is not None:

@@ -104,6 +104,7 @@ def test_load_through_rooms_accounts_for_every_frame(
     more = ("--sessions", "2", "--load-frames", "100", "--transport", "livekit")
     run = drive(server, wav, tmp_path / "out", *more)
     assert run.returncode == 0, run.stdout + run.stderr
+    assert "Traceback" not in run.stderr and "panicked" not in run.stderr, run.stderr
     result = report(tmp_path / "out")
     assert [row["input_frames"] for row in result["sessions"]] == [100, 100]
     assert result["transport"] == "livekit"
