@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.command import CommandError, configure_logging, ended_by_signals
+from agent.paths import demand_model
 from agent.ports import listen
 from agent.settings import Settings, load
 from agent.settings import add_arguments as add_settings
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     settings = load(args)
     configure_logging(settings.log_level)
     binary = find_server(settings)
+    demand_model(settings.model)
     secret = secrets.token_urlsafe(32)
     settings = dataclasses.replace(
         settings,

@@ -7,6 +7,7 @@ import dataclasses
 import logging
 
 from agent.command import CommandError, configure_logging
+from agent.paths import demand_model
 from agent.ports import listen
 from agent.settings import Settings, check_livekit_url, load
 from agent.settings import add_arguments as add_settings
@@ -24,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, log_level="debug")
     configure_logging(settings.log_level)
     _demand_livekit(settings)
+    demand_model(settings.model)
     with listen(settings) as listener:
         # torch takes seconds to import: first what can be wrong without it.
         from agent.loading import about_model, make_engine

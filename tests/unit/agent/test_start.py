@@ -20,7 +20,9 @@ SERVER = ("--livekit-server-bin", sys.executable)
     [
         (("start",), "LIVEKIT_URL"),
         (("start", *SET, "--port", "0"), "--port"),
+        (("start", *SET, "--model", "/no/such/model"), "/no/such/model"),
         (("demo", "--livekit-server-bin", "/no/such/program"), "LIVEKIT_SERVER_BIN"),
+        (("demo", *SERVER, "--model", "/no/such/model"), "/no/such/model"),
     ],
 )
 def test_what_is_missing_or_wrong(words: tuple[str, ...], named: str) -> None:
