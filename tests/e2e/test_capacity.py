@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agent.capabilities import capabilities
 from agent.connection import connection_routes
 from agent.dispatch import Defaults
+from agent.http_errors import RETRY_AFTER_S
 from agent.job import JobRules
 from agent.loading import make_engine
 from agent.manager import SessionManager
@@ -52,7 +52,7 @@ async def reports(server: Server) -> dict[str, Any]:
     async with server.http.get(f"{server.url}/metrics") as response:
         lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines())
     async with server.http.post(f"{server.url}/api/connection-details", json={}) as response:
-        token = response.status
+        token = response.status, response.headers.get("Retry-After")
     return {
         "maxima": {
             ready["max_sessions"],
@@ -73,15 +73,16 @@ async def test_every_report_shows_max_sessions_and_the_next_call_is_refused(
     async with server_of(slots, tiny_checkpoint) as (server, worker), AsyncExitStack() as calls:
         for used in range(slots):
             said = await reports(server)
-            assert said == {"maxima": {slots}, "used": {used}, "token": 200}
+            assert said == {"maxima": {slots}, "used": {used}, "token": (200, None)}
             assert worker.free == slots - used
             assert worker._server._load_fnc() == pytest.approx(FULL_LOAD * used / slots)
             client = await calls.enter_async_context(server.connect(CALL))
             session = (await client.until("session.created"))["session"]
-            several = {key: session["capabilities"][key] for key in capabilities(slots)}
-            assert several == capabilities(slots)
+            said_of_it = session["capabilities"]
+            assert said_of_it["supports_multi_session"] is (slots > 1)
+            assert said_of_it["supports_multi_session_same_replica"] is (slots > 1)
         said = await reports(server)
-        assert said == {"maxima": {slots}, "used": {slots}, "token": 503}
+        assert said == {"maxima": {slots}, "used": {slots}, "token": (503, str(RETRY_AFTER_S))}
         assert worker.free == 0 and worker._server._load_fnc() == FULL_LOAD
         late = await calls.enter_async_context(server.connect(CALL))
         await late.rest()

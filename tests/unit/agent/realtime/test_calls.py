@@ -1,19 +1,22 @@
-"""WebRTC calls without a network: a bug behind the data channel, and peers that are gone."""
+"""WebRTC calls: what they are, a bug behind the data channel, and peers that are gone."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiortc import RTCConfiguration, RTCPeerConnection
+from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from av import AudioFrame
 
 import agent.realtime.calls as calls
 from agent.manager import SessionManager
+from agent.policy import STOCK
 from agent.realtime.calls import LOOK_EVERY_S, MAX_CANDIDATES, VANISHED_S, Call
 from agent.realtime.config import Limits
 from agent.realtime.connection import Connection
@@ -22,6 +25,7 @@ from tests.conftest import SEED
 from tests.fakes.clock import run
 from tests.fakes.engine import FakeEngine
 from tests.fakes.server import PATIENCE_S, Server, serving
+from tests.unit.agent.capability_values import OF_A_SESSION
 from tests.unit.agent.realtime.offers import good_offer, many_candidates, no_audio
 from tests.unit.agent.session.calls import frames
 
@@ -143,6 +147,38 @@ async def test_an_offer_of_very_many_candidates_is_refused_before_they_are_paire
     async with serving(FakeEngine()) as server:
         offer = many_candidates(await good_offer("audio"), Random(SEED))
         assert str(MAX_CANDIDATES) in await refused(server, offer)
+
+
+@pytest.mark.parametrize("query", ["", "?model=m&duplex=1"])
+async def test_a_call_is_of_stock_mood(query: str) -> None:  # contract: F1 F2
+    """Connected over loopback; the client is told so on the data channel."""
+    async with serving(FakeEngine()) as server, connected(server, query) as told:
+        async with asyncio.timeout(PATIENCE_S):
+            created = json.loads(await told.get())
+        assert created["type"] == "session.created"
+        session = created["session"]
+        assert session["capabilities"] == {**OF_A_SESSION, "mood": "stock"}
+        assert session["cancel_mode"] == "soft"
+        assert server.manager.sessions[0].policy == STOCK
+
+
+@asynccontextmanager
+async def connected(server: Server, query: str) -> AsyncIterator[asyncio.Queue[str]]:
+    """A peer that says nothing, and what it is told on its data channel."""
+    peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    told: asyncio.Queue[str] = asyncio.Queue()
+    try:
+        peer.addTransceiver("audio")
+        peer.createDataChannel("oai-events").on("message", told.put_nowait)
+        await peer.setLocalDescription(await peer.createOffer())
+        url, offer = f"{server.url}/v1/realtime/calls{query}", peer.localDescription.sdp
+        headers = {"Content-Type": "application/sdp"}
+        async with server.http.post(url, data=offer, headers=headers) as response:
+            answer = RTCSessionDescription(await response.text(), "answer")
+        await peer.setRemoteDescription(answer)
+        yield told
+    finally:
+        await peer.close()
 
 
 async def offered() -> dict[str, Any]:

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 
-from agent.capabilities import capabilities
 from agent.http import HttpOptions
 from model import FRAME_SAMPLES, Sampling
 from tests.fakes.answering import Answering
@@ -102,22 +101,6 @@ async def test_metadata_is_what_drivers_check() -> None:  # contract: D4
             "owned_runtime": False,
         }
         assert metadata["audio_duration_ms"] == 160
-
-
-@pytest.mark.parametrize("slots", [1, 2])
-async def test_capabilities_follow_the_slots(slots: int) -> None:  # contract: A7 D4 F2
-    async with serving(FakeEngine(max_sessions=slots)) as server:
-        async with server.connect(DUPLEX) as client:
-            session = await opened(client)
-            assert session["capabilities"] == capabilities(slots, "duplex")
-            assert capabilities(slots)["supports_multi_session"] is (slots > 1)
-            assert capabilities(slots)["supports_multi_session_same_replica"] is (slots > 1)
-        async with server.http.get(server.url + "/v1/capabilities") as response:
-            body = await response.json()
-        assert body["proactive"] is True and body["supports_chat_completions"] is False
-        assert body["input_modalities"] == ["audio"] and body["max_sessions"] == slots
-        async with server.http.post(server.url + "/v1/chat/completions") as response:
-            assert response.status == 404
 
 
 async def test_a_voice_named_at_the_opening_is_bound_at_once() -> None:  # contract: B2 B6
