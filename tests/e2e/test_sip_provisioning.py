@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from livekit import api
+from livekit.protocol.sip import (
+    ListSIPDispatchRuleRequest,
+    ListSIPInboundTrunkRequest,
+    SIPDispatchRuleInfo,
+    SIPInboundTrunkInfo,
+)
 
 from agent.__main__ import main
 from tests.e2e.processes import API_KEY, API_SECRET, LiveKitServer, RedisServer
@@ -39,13 +47,31 @@ def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
+def stored(server: LiveKitServer) -> tuple[list[SIPInboundTrunkInfo], list[SIPDispatchRuleInfo]]:
+    """Every trunk and rule that the server itself has, of any name."""
+
+    async def ask() -> tuple[list[SIPInboundTrunkInfo], list[SIPDispatchRuleInfo]]:
+        async with api.LiveKitAPI(server.url, API_KEY, API_SECRET) as livekit:
+            trunks = await livekit.sip.list_inbound_trunk(ListSIPInboundTrunkRequest())
+            rules = await livekit.sip.list_dispatch_rule(ListSIPDispatchRuleRequest())
+            return list(trunks.items), list(rules.items)
+
+    return asyncio.run(ask())
+
+
 def test_twice_gives_one_trunk_and_one_rule(  # contract: H7
     server: LiveKitServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sip", "setup", "--number", NUMBER]) == 0
     first = listed(capsys)
+    (trunk,), (rule,) = stored(server)
     assert main(["sip", "setup", "--number", NUMBER]) == 0
     assert listed(capsys) == first
+    (same_trunk,), (same_rule,) = stored(server)
+    assert same_trunk.sip_trunk_id == trunk.sip_trunk_id
+    assert same_rule.sip_dispatch_rule_id == rule.sip_dispatch_rule_id
+    assert list(same_trunk.numbers) == [NUMBER]
+    assert list(same_rule.trunk_ids) == [trunk.sip_trunk_id]
     assert [line.split()[0] for line in first] == ["trunk", "rule"]
     assert NUMBER in first[0] and "any address" in first[0]
     assert "agent personaplex" in first[1]
@@ -72,6 +98,12 @@ def test_remove_leaves_nothing_and_touches_nobody_else(
     assert listed(capsys) == ["nothing is provisioned for the agent personaplex"]
     assert main(["sip", "list", "--agent-name", "other"]) == 0
     assert "+12025550102" in capsys.readouterr().out
+    (trunk,), (rule,) = stored(server)
+    assert (trunk.name, rule.name) == ("other", "other")
+    assert list(trunk.numbers) == ["+12025550102"]
+    assert list(rule.trunk_ids) == [trunk.sip_trunk_id]
+    assert main(["sip", "remove", "--agent-name", "other"]) == 0
+    assert stored(server) == ([], [])
 
 
 def test_bad_input_is_one_clear_line(
