@@ -91,6 +91,7 @@ class Caller:
         self.agent: rtc.RemoteParticipant | None = None
         self.source: rtc.AudioSource | None = None
         self.track: rtc.LocalAudioTrack | None = None
+        self.publication: rtc.LocalTrackPublication | None = None
         self.agent_track: rtc.Track | None = None
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -165,7 +166,16 @@ class Caller:
         # Discontinuous transmission would replace quiet parts by comfort noise.
         options.dtx = False
         async with within(f"{self.identity} to have a microphone"):
-            await self.room.local_participant.publish_track(self.track, options)
+            participant = self.room.local_participant
+            self.publication = await participant.publish_track(self.track, options)
+
+    async def unpublish(self) -> None:
+        """Have no microphone any more; whoever speaks again has a new one."""
+        assert self.publication is not None and self.source is not None
+        async with within(f"{self.identity} to give up a microphone"):
+            await self.room.local_participant.unpublish_track(self.publication.sid)
+            await self.source.aclose()
+        self.source = self.track = self.publication = None
 
     async def say(self, sound: Sound) -> None:
         """Play 48 kHz samples through the microphone at their own pace."""

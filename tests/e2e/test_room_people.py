@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from livekit import rtc
 
 from agent.people import CLEAN_REASONS
 from tests.e2e.accounts import Account, check_chain
 from tests.e2e.caller import Caller
+from tests.e2e.patience import within
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import last_recording, pause, strength, tone
 from tests.fakes.echo import PREFILL_POSITIONS
@@ -122,6 +124,36 @@ async def until_lost(watcher: Caller, identity: str) -> Account:
     return await watcher.stats()
 
 
+async def heard_again(who: Caller) -> Account:
+    """The agent's account once what this person says comes back."""
+    await who.until("the agent", lambda: who.agent is not None)
+    await who.until("the agent's track", lambda: who.heard)
+    await who.say(tone(700, 2))
+    await who.until("its echo", lambda: strength(who.sound()[-RATE:], 700, RATE) > 0.1)
+    return await who.stats()
+
+
+def check_goes_on(*accounts: Account) -> None:
+    """One session and one epoch, whose model takes one position for each frame."""
+    for earlier, later in pairwise(accounts):
+        assert (later["session"], later["epoch"]) == (earlier["session"], 0)
+        assert later["position"] > earlier["position"]
+        stepped = later["frames"]["stepped"]
+        assert later["position"] == PREFILL_POSITIONS + stepped - 1, "skipped or stepped twice"
+    assert later["hearing"]["frames_in"] > earlier["hearing"]["frames_in"]
+
+
+async def check_ended(worker: WorkerProcess, session: str) -> None:
+    """Somebody left this call on purpose, and it was one from its first frame to its last."""
+    account = await worker.ended(session)
+    assert account["reason"] == "participant_left"
+    check_chain(account)
+    recorded = last_recording(worker.folder)
+    assert recorded["seqs"].tolist() == list(range(1, len(recorded["seqs"]) + 1))
+    assert not recorded["epochs"].any()
+    await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
+
+
 # contract: H4
 async def test_killed_and_back_after_the_news_of_it_is_the_same_call(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
@@ -130,24 +162,28 @@ async def test_killed_and_back_after_the_news_of_it_is_the_same_call(
     async with watcher_in(livekit.url, room_name) as watcher:
         lost = await until_lost(watcher, "visitor")
         async with Caller(livekit.url, room_name, identity="visitor") as back:
-            await back.until("the agent", lambda: back.agent is not None)
-            assert (await back.stats())["session"] == lost["session"]
-            await back.say(tone(700, 2))
-            await back.until("its echo", lambda: strength(back.sound()[-RATE:], 700, RATE) > 0.1)
-            after = await back.stats()
-        account = await echo_worker.ended(lost["session"])
-    assert account["reason"] == "participant_left"
-    assert after["hearing"]["frames_in"] > lost["hearing"]["frames_in"] > 0
-    for earlier, later in pairwise((before, lost, after)):
-        assert (later["session"], later["epoch"]) == (earlier["session"], earlier["epoch"])
-        assert later["position"] > earlier["position"]
-        stepped = later["frames"]["stepped"]
-        assert later["position"] == PREFILL_POSITIONS + stepped - 1, "skipped or stepped twice"
-    check_chain(account)
-    recorded = last_recording(echo_worker.folder)
-    assert recorded["seqs"].tolist() == list(range(1, len(recorded["seqs"]) + 1))
-    assert not recorded["epochs"].any()
-    await echo_worker.reach("the slot", lambda: echo_worker.ready()["used_slots"] == 0)
+            after = await heard_again(back)
+        await check_ended(echo_worker, before["session"])
+    check_goes_on(before, lost, after)
+
+
+# contract: H4
+async def test_killed_and_back_before_the_news_of_it_is_the_same_call(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    before = await vanish(livekit, room_name, "visitor")
+    async with watcher_in(livekit.url, room_name) as watcher:
+        others = watcher.room.remote_participants
+        lost = others["visitor"]
+
+        def replaced() -> bool:
+            return "visitor" in others and others["visitor"].sid != lost.sid
+
+        async with Caller(livekit.url, room_name, identity="visitor") as back:
+            await watcher.until("the other connection", replaced)
+            after = await heard_again(back)
+        await check_ended(echo_worker, before["session"])
+    check_goes_on(before, after)
 
 
 # contract: H4
@@ -155,17 +191,37 @@ async def test_a_second_connection_of_one_identity_keeps_the_call(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
     first = Caller(livekit.url, room_name, identity="twin")
+    reasons: list[object] = []
+    first.room.on("disconnected", lambda reason: reasons.append(reason))
     await first.connect()
     await first.until_agent()
-    session = (await first.stats())["session"]
+    before = await first.stats()
     async with Caller(livekit.url, room_name, identity="twin") as second:
-        await second.until("the agent", lambda: second.agent is not None)
-        await second.say(tone(500, 2))
-        account = await second.stats()
-        assert account["session"] == session
-        assert account["hearing"]["frames_in"] > 10
+        await first.until("to be put out", lambda: reasons)
+        after = await heard_again(second)
     await first.leave()
-    await echo_worker.reach("the slot", lambda: echo_worker.ready()["used_slots"] == 0)
+    assert reasons == [rtc.DisconnectReason.DUPLICATE_IDENTITY]
+    await check_ended(echo_worker, before["session"])
+    check_goes_on(before, after)
+
+
+# contract: H2, H3
+async def test_a_microphone_that_is_published_anew_is_heard_in_the_same_call(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name) as who:
+        await who.until_agent()
+        await who.say(tone(500, 2))
+        before = await who.stats()
+        await who.unpublish()
+        async with within("the agent to have no track"):
+            while (await who.stats())["media"]:
+                continue
+        after = await heard_again(who)
+    assert len(before["media"]) == len(after["media"]) == 1
+    assert before["media"][0]["track"] != after["media"][0]["track"]
+    await check_ended(echo_worker, before["session"])
+    check_goes_on(before, after)
 
 
 # contract: H4
