@@ -15,6 +15,7 @@ from random import Random
 import pytest
 import torch
 
+from model import Engine, load_engine
 from tests.e2e.processes import LiveKitServer
 
 os.environ.setdefault("NO_TORCH_COMPILE", "1")
@@ -97,6 +98,16 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     write_tiny_checkpoint(folder, seed=SEED)
     return folder
+
+
+@pytest.fixture(scope="module")
+def demo_engine() -> Iterator[Engine]:
+    """The bundled demo with two slots, for tests that need no process of their own."""
+    from tests.e2e.asking import CHECKPOINT
+
+    engine = load_engine(str(CHECKPOINT), max_sessions=2, device="cpu")
+    yield engine
+    engine.shutdown()
 
 
 @pytest.fixture(scope="module")

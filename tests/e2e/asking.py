@@ -106,10 +106,10 @@ def made_out(lines: list[str]) -> list[str]:
 
 def heard_lines(sound: Sound) -> list[str]:
     """Every line in a 24 kHz recording of the agent, empty where none was made out."""
-    return [_everything().recognise(part) for part in spoken_parts(sound)]
+    return [_everything().recognise(part) for part in _spoken_parts(sound)]
 
 
-def spoken_parts(sound: Sound) -> list[Sound]:
+def _spoken_parts(sound: Sound) -> list[Sound]:
     """A recording cut where nobody speaks."""
     count = len(sound) // WINDOW
     windows = sound[: count * WINDOW].reshape(count, WINDOW)

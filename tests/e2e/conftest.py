@@ -9,19 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from model import Engine, load_engine
-from tests.e2e.asking import CHECKPOINT
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 
 WorkerFactory = Callable[..., Awaitable[WorkerProcess]]
-
-
-@pytest.fixture(scope="module")
-def demo_engine() -> Iterator[Engine]:
-    """The bundled demo with two slots, for tests that need no process of their own."""
-    engine = load_engine(str(CHECKPOINT), max_sessions=2, device="cpu")
-    yield engine
-    engine.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,17 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import numpy as np
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from openai import AsyncOpenAI
 
-from agent.realtime.track import AgentTrack, HeardTrack
 from tests.e2e.caller import Sound
 from tests.e2e.patience import within
 from tests.e2e.realtime import pcm16
+from tests.e2e.sound_card import Loudspeaker, Microphone
 from tests.fakes.server import Server
 
 
@@ -68,38 +67,26 @@ async def answer_of(connection: Any, response_id: str | None = None) -> tuple[st
 
 
 class Browser:
-    """What a page does for a call: a microphone, an event channel, and what it hears."""
+    """What a page does for a call: a microphone, a loudspeaker, and an event channel."""
 
     def __init__(self) -> None:
         self.peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        self.microphone = AgentTrack()
+        self.microphone = Microphone()
+        self.loudspeaker = Loudspeaker()
         self.peer.addTrack(self.microphone)
         self.channel = self.peer.createDataChannel("oai-events")
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._pieces: list[Sound] = []
         self._hearing: asyncio.Task[None] | None = None
         self.channel.on("message", lambda text: self.events.put_nowait(json.loads(text)))
         self.peer.on("track", self._listen)
 
     def _listen(self, track: Any) -> None:
         async def hear() -> None:
-            ear = HeardTrack()
-            while True:
-                try:
-                    frame = await track.recv()
-                except MediaStreamError:
-                    return
-                self._pieces.extend(ear.samples(frame))
+            with suppress(MediaStreamError):
+                while True:
+                    self.loudspeaker.play(await track.recv())
 
         self._hearing = asyncio.create_task(hear())
-
-    def sound(self) -> Sound:
-        """All that was heard, at 24 kHz."""
-        return np.concatenate(self._pieces) if self._pieces else np.zeros(0, np.float32)
-
-    def say(self, sound: Sound) -> None:
-        """Speak next; whole packets of 20 ms."""
-        self.microphone.say(np.concatenate([sound, np.zeros(-sound.size % 480, np.float32)]))
 
     async def offer(self) -> str:
         async with within("an offer"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,11 +16,11 @@ from model import Engine
 from tests.e2e.agent_session import talking
 from tests.e2e.asking import (
     QUESTIONS,
+    TIMES,
     Question,
     answer_to,
     heard_lines,
     spoken,
-    spoken_parts,
     squeeze,
 )
 from tests.e2e.demo_call import GREETING, asked, lines_in
@@ -76,12 +77,17 @@ async def test_openai_python_over_webrtc(server: Server) -> None:
         assert transcript(await browser.until("response.done")) == GREETING
 
         async def put() -> str:
-            browser.say(spoken(LIGHT.words))
+            browser.microphone.say(spoken(LIGHT.words))
             return transcript(await browser.until("response.done"))
 
-        assert await answer_to(put) == LIGHT.answer
-        # A jitter buffer repeats and skips where the machine is busy: that it is heard is enough.
-        assert len(spoken_parts(browser.sound())) >= 2
+        heard: list[str] = []
+        # A step that a busy machine takes too long for leaves a hole in what is heard.
+        for _ in range(TIMES):
+            assert await answer_to(put) == LIGHT.answer
+            heard = await asyncio.to_thread(heard_lines, browser.loudspeaker.sound())
+            if LIGHT.answer in heard:
+                break
+        assert LIGHT.answer in heard
         await client.realtime.calls.hangup(call.response.headers["Location"].rsplit("/", 1)[1])
         await browser.until("session.closed")
         await browser.close()

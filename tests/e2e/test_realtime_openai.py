@@ -92,12 +92,12 @@ async def test_a_call_over_webrtc(tiny_checkpoint: Path) -> None:
         await browser.take(response.text)
         created = await browser.until("session.created")
         assert created["session"]["instructions"] == "Be kind."
-        browser.say(question(seconds=1.2, silence_s=0.4))
+        browser.microphone.say(question(seconds=1.2, silence_s=0.4))
         await browser.until("response.created")
         done = await browser.until("response.done")
         item = done["response"]["output"][0]
         assert item["content"][0]["transcript"] == WORDS
-        assert np.abs(browser.sound()).max() > 0.03
+        assert np.abs(browser.loudspeaker.sound()).max() > 0.03
         await client.realtime.calls.hangup(location.rsplit("/", 1)[1])
         await browser.until("session.closed")
         assert server.manager.used == 0
