@@ -131,11 +131,22 @@ async def _hang_up(ctx: JobContext, phone: rtc.RemoteParticipant) -> None:
 
 
 async def _transfer(ctx: JobContext, to: str) -> None:
-    """SIP REFER for the one telephone in the room."""
+    """SIP REFER for the one telephone in the room. Raises `rtc.RpcError`.
+
+    The context's own method would log what the server says, and with it a caller's number.
+    """
     phones = [p for p in _others(ctx) if people.is_phone(p)]
     if len(phones) != 1:
         raise rtc.RpcError(rpc.REFUSED, f"there are {len(phones)} telephones here", "bad_event")
+    request = api.TransferSIPParticipantRequest(
+        room_name=ctx.room.name, participant_identity=phones[0].identity, transfer_to=to
+    )
     try:
-        await ctx.transfer_sip_participant(phones[0], to)
+        answer = await ctx.api.sip.transfer_sip_participant(request)
     except api.TwirpError as error:
         raise rtc.RpcError(rpc.REFUSED, error.message, "internal_error") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        why = "the LiveKit server does not answer"
+        raise rtc.RpcError(rpc.REFUSED, why, "internal_error") from error
+    if answer.status == api.SIPTransferStatus.STS_TRANSFER_FAILED:
+        raise rtc.RpcError(rpc.REFUSED, "the transfer failed", "internal_error")

@@ -1,6 +1,6 @@
 """Paths that a command is given, refused before anything slow begins. It opens no file.
 
-What may not even be looked at counts as missing here: whoever opens it then says why.
+An input that may not even be looked at counts as missing here: whoever opens it then says why.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ def demand_writable(what: str, path: Path) -> None:
         raise CommandError(f"{what}: that is a folder; name a file in it")
     if not os.access(path if os.path.exists(path) else path.parent, os.W_OK):
         raise CommandError(f"{what}: cannot be written; name a file in a folder of yours")
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return  # it will be made
+    except OSError as error:
+        raise CommandError(f"{what}: cannot be written ({error.strerror})") from None
 
 
 def demand_apart(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:

@@ -43,6 +43,8 @@ def folder(tmp_path: Path) -> Path:
         ("offline --input in.wav --output o.wav --model empty", "empty has no config.json"),
         ("offline --input in.wav --output o.wav --text ./o.wav", "o.wav is named twice"),
         ("offline --input in.wav --output link.wav", "link.wav is named twice"),
+        (f"offline --input in.wav --output {LONG}", f"{LONG}: cannot be written (File name too"),
+        ("offline --input in.wav --text round.wav", "round.wav: cannot be written (Too many"),
         ("console --input in.wav --output in.wav", "in.wav is named twice"),
         ("console --input gone.wav", "gone.wav: cannot be read (No such file"),
         ("console --input text.wav", "text.wav: is no audio file"),
