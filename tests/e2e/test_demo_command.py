@@ -76,7 +76,11 @@ class Demo:
             pytest.fail(f"it goes on in spite of {number!r}:\n{self.log.read_text()}")
         _, alive = psutil.wait_procs(self.left(), timeout=PATIENCE_SECONDS)
         assert not alive, f"left behind: {alive}\n{self.log.read_text()}"
-        assert not listens(self.port) and not listens(self.livekit_port)
+        # A process that ends has no words any more before its files are closed.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while listens(self.port) or listens(self.livekit_port):
+            assert time.monotonic() < deadline, "a port is still open"
+            time.sleep(0.05)
         # As a shell says it, also where the signal came before the first line of ours.
         return int(code) if code >= 0 else 128 - int(code)
 
