@@ -17,12 +17,6 @@ SERVER := .cache/bin/livekit-server
 WEB_SOURCES := $(shell find web/src web/public -type f 2>/dev/null) \
 	web/index.html web/vite.config.ts web/tsconfig.json
 
-# Calls run in real time and want the machine for themselves; what runs on its own shares it.
-PYTEST := $(VENV)/python -m pytest
-BY_TWO := --numprocesses 2 --dist loadfile
-# pytest's code where nothing matches, as ARGS may choose from one half alone.
-OR_NONE := || [ $$? -eq 5 ]
-
 .PHONY: help setup demo test test-full check bench clean
 
 help: ## list the targets
@@ -34,13 +28,11 @@ demo: $(PYTHON_READY) $(PAGE) $(SERVER) ## start a LiveKit server, the worker an
 	@exec $(VENV)/python -m agent demo $(ARGS)
 
 test: setup ## run all tests but the long forms; ARGS="-k room"
-	$(PYTEST) tests/browser tests/e2e $(ARGS) $(OR_NONE)
-	$(PYTEST) $(BY_TWO) tests/parity tests/unit $(ARGS) $(OR_NONE)
+	@scripts/run-tests $(ARGS)
 	cd web && npm test
 
 test-full: setup ## run all tests, long forms and slow ones included
-	$(PYTEST) --full --slow tests/browser tests/e2e $(ARGS) $(OR_NONE)
-	$(PYTEST) --full --slow $(BY_TWO) tests/parity tests/unit $(ARGS) $(OR_NONE)
+	@scripts/run-tests --full --slow $(ARGS)
 	cd web && npm test
 
 check: $(PYTHON_READY) $(NODE_READY) ## ruff, mypy --strict, eslint, tsc
