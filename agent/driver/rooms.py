@@ -126,6 +126,7 @@ class RoomProbe:
                 frame_size_ms=round(FRAME_SECONDS * 1e3),
             )
             self._listener = asyncio.create_task(self._listen(self._stream))
+            self._tasks.add(self._listener)
             self._changed.set()
 
     async def _listen(self, stream: rtc.AudioStream) -> None:
@@ -202,10 +203,10 @@ class RoomProbe:
             await self.close()
 
     async def _release(self) -> None:
-        tasks = [*self._tasks, *([self._listener] if self._listener else [])]
-        for task in tasks:
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await task
         if self._stream is not None:
             await self._stream.aclose()
         if self._source is not None:
