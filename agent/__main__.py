@@ -76,8 +76,6 @@ def end(code: int) -> NoReturn:
     and then aborts the process after all was well.
     """
     if "livekit.rtc" in sys.modules:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 

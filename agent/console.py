@@ -18,13 +18,13 @@ from agent.command import INTERRUPTED, CommandError, configure_logging, unwritab
 from agent.devices import Outlet, SoundCard, WavOutlet, WavSource
 from agent.errors import SessionError
 from agent.interrupts import cancelled_by_signals
-from agent.manager import DEFAULT_TURNS, SessionManager
+from agent.manager import SessionManager
 from agent.paths import demand_apart, demand_model
 from agent.policy import ROOM
 from agent.session import Session
 from agent.settings import Settings
 from agent.sink import OutputFrame, ResponseEnd, ResponseInfo
-from agent.turns import level_dbfs
+from agent.turns import DEFAULT_TURNS, level_dbfs
 from agent.wav import add_tail
 from model import Engine, Pcm
 

@@ -17,14 +17,13 @@ from agent.errors import Refused, SessionError, refusal
 from agent.policy import Policy
 from agent.session import Session
 from agent.sink import Sink
-from agent.turns import TurnThresholds
+from agent.turns import DEFAULT_TURNS, TurnThresholds
 from agent.warmup import warm_up
 from model import Engine, EngineError, SessionSpec
 
 log = logging.getLogger(__name__)
 
 CLOSE_PATIENCE_S = 10.0
-DEFAULT_TURNS = TurnThresholds()
 
 
 class SessionManager:

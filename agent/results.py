@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from agent.command import CommandError
 from agent.sources import Source
-from agent.turns import PAD_TOKENS, TurnThresholds
+from agent.turns import DEFAULT_TURNS, PAD_TOKENS
 from agent.wav import WavFile
 
 
@@ -44,7 +45,7 @@ def spoken_lines(result: Result) -> list[str]:
     for frame, (token, text) in enumerate(zip(result.tokens, result.texts, strict=True)):
         if token in PAD_TOKENS or not text:
             continue
-        if not lines or frame - last_words > TurnThresholds().done_frames:
+        if not lines or frame - last_words > DEFAULT_TURNS.done_frames:
             lines.append("")
         lines[-1] += text
         last_words = frame
@@ -79,7 +80,7 @@ def _files(
 
 
 def _save_sound(result: Result, samples: int, path: Path) -> None:
-    with WavFile(path) as target:
+    with closing(WavFile(path)) as target:
         target.write(np.concatenate(result.pcm)[:samples])
 
 

@@ -39,11 +39,14 @@ class TurnThresholds:
     done_frames: int = 10
 
 
+DEFAULT_TURNS = TurnThresholds()
+
+
 @dataclass(slots=True)
 class SpeechDetector:
     """The agent's own speech: opens at text or the second loud frame, done after ten quiet ones."""
 
-    turns: TurnThresholds = TurnThresholds()
+    turns: TurnThresholds = DEFAULT_TURNS
     speaking: bool = False
     loud_run: int = 0
     quiet_run: int = 0

@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import soundfile
@@ -90,17 +88,6 @@ class WavFile:
         """Leave a whole file, also where not all samples had room in it."""
         with self._explained():
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
