@@ -74,12 +74,16 @@ def user_agent_with(
     agent.stop()
 
 
-async def call_in(livekit: LiveKitServer, caller: Caller) -> None:
+async def call_in(livekit: LiveKitServer, user_agent: UserAgent, room_name: str) -> Caller:
+    """Somebody in a room that the user's agent, started now, is sent to."""
+    await asyncio.to_thread(user_agent.start)
+    caller = Caller(livekit.url, room_name, dispatch=None)
     await caller.connect()
     url = livekit.url.replace("ws", "http")
     async with api.LiveKitAPI(url, API_KEY, API_SECRET) as server:
         request = api.CreateAgentDispatchRequest(agent_name="bakery", room=caller.room_name)
         await server.agent_dispatch.create_dispatch(request)
+    return caller
 
 
 def burst() -> Sound:
@@ -103,9 +107,7 @@ def test_the_example_is_short() -> None:
 async def test_turns_are_separate_and_the_slot_comes_back(
     user_agent: UserAgent, livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    await asyncio.to_thread(user_agent.start)
-    caller = Caller(livekit.url, room_name, dispatch=None)
-    await call_in(livekit, caller)
+    caller = await call_in(livekit, user_agent, room_name)
     await caller.until_agent()
     await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
     for _ in range(2):
@@ -123,9 +125,7 @@ async def test_a_quiet_voice_is_heard_as_it_is(
     user_agent: UserAgent, livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
     """The framework would turn it up; the model was trained on natural levels."""
-    await asyncio.to_thread(user_agent.start)
-    caller = Caller(livekit.url, room_name, dispatch=None)
-    await call_in(livekit, caller)
+    caller = await call_in(livekit, user_agent, room_name)
     await caller.publish()
     await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
     voice = np.concatenate([spoken(question.words) for question in QUESTIONS])
@@ -152,9 +152,7 @@ async def test_each_turn_is_an_item_that_says_what_was_said(
     )
     assert TEACHER.prompt in source
     with user_agent_with(source, tmp_path, livekit, worker) as agent:
-        await asyncio.to_thread(agent.start)
-        caller = Caller(livekit.url, room_name, dispatch=None)
-        await call_in(livekit, caller)
+        caller = await call_in(livekit, agent, room_name)
         await caller.publish()
         await caller.until("a greeting", lambda: turns(caller))
         asked = (QUESTIONS[0], QUESTIONS[-1])
@@ -193,8 +191,6 @@ async def test_generate_reply_is_refused_in_words(
 ) -> None:
     edited = EXAMPLE.read_text().replace("        record=False,\n    )\n", ASKS_FOR_A_REPLY)
     (user_agent.folder / "agent.py").write_text(edited)
-    await asyncio.to_thread(user_agent.start)
-    caller = Caller(livekit.url, room_name, dispatch=None)
-    await call_in(livekit, caller)
+    caller = await call_in(livekit, user_agent, room_name)
     await caller.until("a refusal", lambda: "generate_reply is not supported" in user_agent.text())
     await caller.leave()
