@@ -27,11 +27,16 @@ def side_by_side(plant: Plant, write: Write) -> None:
         theirs = reference_frames(whole, reference, batch)
         row: dict[str, object] = {"batch": batch, "moshi_16": theirs}
         for steps in (16, 8):
-            stepper = whole.stepper(batch, steps=steps)
-            ours = whole.timed_steps(stepper, whole.config.lm.context, whole.steps // 5 + 1)
+            ours = our_frames(whole, batch, steps)
             row |= {f"ours_{steps}": ours, f"ratio_{steps}": theirs["p50_ms"] / ours["p50_ms"]}
         rows.append(row)
         write({"tokens_agreeing": agreement, "rows": rows})
+
+
+def our_frames(plant: Plant, batch: int, steps: int) -> dict[str, float]:
+    """Milliseconds of whole frames of ours, by `steps` of the depformer."""
+    stepper = plant.stepper(batch, steps=steps)
+    return plant.timed_steps(stepper, plant.config.lm.context, plant.steps // 5 + 1)
 
 
 def agreeing(plant: Plant, spoken: list[Tensor]) -> float:

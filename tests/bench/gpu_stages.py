@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
@@ -17,7 +17,8 @@ COPY_BYTES = 4 << 30
 JOIN_SECONDS = 2.0
 YOUNG = 200
 """A position at which rings are nearly empty."""
-KV_DTYPES = {"of the weights": None, "float8": torch.float8_e4m3fn}
+FLOAT8 = torch.float8_e4m3fn
+KV_DTYPES = {"of the weights": None, "float8": FLOAT8}
 MOST_SESSIONS = 160
 
 
@@ -47,22 +48,29 @@ def steps(plant: Plant, write: Write) -> None:
             write({"rows": rows, "time_spent_at": batch})
             return
         try:
-            stepper = plant.stepper(batch)
+            for row in steps_of(plant, batch, speed):
+                rows.append(row)
+                write({"rows": rows})
         except torch.OutOfMemoryError:
             write({"rows": rows, "out_of_memory_at": batch})
             return
-        for position in (YOUNG, plant.config.lm.context):
-            taken = plant.timed_steps(stepper, position, plant.steps)
-            read = bytes_read(plant.config.lm, plant.dtype.itemsize, position, batch)
-            rows.append(
-                {"batch": batch, "position": position, "mode": stepper.mode, **taken}
-                | {"bandwidth_share": read / speed / (taken["p50_ms"] / 1000)}
-                | {"memory": memory(plant)}
-            )
-            write({"rows": rows})
+
+
+def steps_of(plant: Plant, batch: int, speed: float) -> Iterator[dict[str, object]]:
+    """A row for each age; the stepper goes when they are done."""
+    stepper = plant.stepper(batch)
+    for position in (YOUNG, plant.config.lm.context):
+        taken = plant.timed_steps(stepper, position, plant.steps)
+        read = bytes_read(plant.config.lm, plant.dtype.itemsize, position, batch)
+        yield (
+            {"batch": batch, "position": position, "mode": stepper.mode, **taken}
+            | {"bandwidth_share": read / speed / (taken["p50_ms"] / 1000)}
+            | {"memory": memory(plant)}
+        )
 
 
 def memory(plant: Plant) -> int:
+    """The most bytes that were taken since the stepper was begun, the weights among them."""
     return torch.cuda.max_memory_allocated() if plant.device.type == "cuda" else 0
 
 
@@ -144,16 +152,15 @@ def ablations(plant: Plant, write: Write) -> None:
     batch, context = whole.batches[1 if whole.dry else 3], whole.config.lm.context
     rows: dict[str, object] = {}
 
-    def measure(name: str, stepper: DeviceStepper, position: int) -> None:
-        rows[name] = whole.timed_steps(stepper, position, whole.steps // 5 + 1)
-        write({"batch": batch, "rows": rows})
+    def measure(ages: Mapping[str, int], stepper: DeviceStepper) -> None:
+        for name, position in ages.items():
+            rows[name] = whole.timed_steps(stepper, position, whole.steps // 5 + 1)
+            write({"batch": batch, "rows": rows})
 
-    served = whole.stepper(batch)
-    measure("served", served, context)
-    measure("young", served, YOUNG)
-    measure("young, whole rings", whole.stepper(batch, cut=False), YOUNG)
-    measure("16 depformer steps", whole.stepper(batch, steps=whole.config.lm.dep_q), context)
-    measure("float8 keys and values", whole.stepper(batch, kv_dtype=KV_DTYPES["float8"]), context)
-    measure("eager", whole.stepper(batch, graph=False), context)
+    measure({"served": context, "young": YOUNG}, whole.stepper(batch))
+    measure({"young, whole rings": YOUNG}, whole.stepper(batch, cut=False))
+    measure({"16 depformer steps": context}, whole.stepper(batch, steps=whole.config.lm.dep_q))
+    measure({"float8 keys and values": context}, whole.stepper(batch, kv_dtype=FLOAT8))
+    measure({"eager": context}, whole.stepper(batch, graph=False))
     # Last, since it replaces the layers of the model itself.
-    measure("int8 weights", whole.stepper(batch, quantise="int8"), context)
+    measure({"int8 weights": context}, whole.stepper(batch, quantise="int8"))

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ ONES = ("alpha", "cluster_usage", "_initialized", "norm1.weight", "norm2.weight"
 
 
 class Plant:
-    """One device with weights on it; `stepper(slots)` makes the slots.
+    """One device with weights on it; `stepper(slots)` makes the slots, one stepper at a time.
 
     A stage has `seconds`; once they are `spent` it writes what it has and stops.
     """
@@ -50,6 +51,7 @@ class Plant:
         self.steps = 3 if dry else 200
         self._lm: LanguageModel | None = None
         self._mimi: Mimi | None = None
+        self._last: Callable[[], FrameStep | None] = lambda: None
 
     @property
     def spent(self) -> bool:
@@ -81,12 +83,13 @@ class Plant:
         quantise: Quantisation | None = None,
         kv_dtype: torch.dtype | None = None,
     ) -> DeviceStepper:
-        """Raises `torch.OutOfMemoryError` where it does not fit."""
+        """Raises `torch.OutOfMemoryError` where it does not fit, else as `clear`."""
         self.clear()
         prepared, form = prepare_fastest(self.lm, slots, steps=steps, quantise=quantise)
         step = FrameStep(
             self.lm, self.mimi, self.config, slots, prepared=prepared, kv_dtype=kv_dtype
         )
+        self._last = weakref.ref(step)
         return DeviceStepper(step, self.device, form=form, graph=graph, cut=cut)
 
     def largest(self, batches: Iterable[int]) -> DeviceStepper:
@@ -99,10 +102,16 @@ class Plant:
         raise torch.OutOfMemoryError("not even the smallest batch fits")
 
     def clear(self) -> None:
-        """Give back what the last stepper held."""
+        """Give back what the last stepper held, and measure the next one's peak anew.
+
+        Raises `RuntimeError` where somebody holds it still: the next would find no room.
+        """
         gc.collect()
+        if self._last() is not None:
+            raise RuntimeError("the last stepper is still held; let go of it first")
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
 
     def age(self, step: FrameStep, position: int) -> None:
         """As if every call had come to `position`; the rings hold zeros."""

@@ -4,12 +4,14 @@ import json
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bench.gpu import STAGES
+from tests.bench.plant import Plant
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "tests/bench/gpu.sh"
@@ -44,6 +46,17 @@ def test_every_stage_writes_its_figures_once(results: dict[str, Any]) -> None:
     assert {"served", "young", "16 depformer steps", "int8 weights"} < set(
         results["ablations"]["rows"]
     )
+
+
+def test_a_stepper_is_not_begun_while_the_last_one_is_held() -> None:
+    """Of every stage, too: none of the dry run above would get past its second stepper."""
+    plant = Plant(dry=True)
+    held = plant.stepper(1)
+    with pytest.raises(RuntimeError, match="still held"):
+        plant.stepper(2)
+    last = weakref.ref(held.frame_step)
+    del held
+    assert plant.stepper(2).slots == 2 and last() is None
 
 
 def test_a_call_among_others_says_what_it_says_alone(results: dict[str, Any]) -> None:  # Gate A
