@@ -12,6 +12,7 @@ from model.core import Sampling
 from model.graphs import capture_or_eager, unpack
 from model.prefill import Prefill, Prefix
 from model.prompt import Prompt
+from model.selftest import cuts_agree
 from model.step import FrameStep
 from model.stepper import StepInput, StepOutput
 
@@ -20,7 +21,8 @@ class DeviceStepper:
     """Slots on a device; `slots` of the step's, where it computes more rows than it gives out.
 
     `poison` fills released slots with NaN, as tests do (contract I6). Without `graph` a GPU runs
-    the eager reference; without `cut` rings are read whole (`model/selftest.py` says when).
+    the eager reference. `cut` says whether rings are read no further than the longest call needs,
+    or whole; where nothing is said, the device is asked whether that would be heard.
     """
 
     def __init__(
@@ -32,14 +34,15 @@ class DeviceStepper:
         form: str = "plain",
         poison: bool = False,
         graph: bool = True,
-        cut: bool = True,
+        cut: bool | None = None,
     ) -> None:
         self.frame_step, self._poison = step, poison
+        self.cut = cuts_agree(step) if cut is None else cut
         self.slots = step.slots if slots is None else slots
         self.rows = step.slots
         self.fixed_rows = device.type == "cuda"
         with torch.inference_mode():
-            self._step, launch = capture_or_eager(step, device, graph=graph, cut=cut)
+            self._step, launch = capture_or_eager(step, device, graph=graph, cut=self.cut)
         self.mode = f"{device.type}, {form}, {launch}"
         self.slot_bytes = sum(tensor.nbytes for tensor in step.state_tensors(0).values())
 

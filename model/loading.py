@@ -17,7 +17,7 @@ from model.engine import ModelFacts, ServingEngine
 from model.modes import Quantisation, prepare_fastest
 from model.prefill import Prefix
 from model.prompt import Prompt, build_prompt
-from model.selftest import cuts_agree, rows_for, settle_threads
+from model.selftest import rows_for, settle_threads
 from model.step import FrameStep
 from model.tokenizer import TextJoiner
 
@@ -124,7 +124,6 @@ def build_stepper(
         slots=max_sessions,
         form=f"{dtype} {form}",
         poison=poison,
-        cut=cuts_agree(step),
     )
 
 

@@ -160,7 +160,7 @@ def ablations(plant: Plant, write: Write) -> None:
     measure({"served": context, "young": YOUNG}, whole.stepper(batch))
     measure({"young, whole rings": YOUNG}, whole.stepper(batch, cut=False))
     measure({"16 depformer steps": context}, whole.stepper(batch, steps=whole.config.lm.dep_q))
-    measure({"float8 keys and values": context}, whole.stepper(batch, kv_dtype=FLOAT8))
+    measure({"float8 keys and values": context}, whole.stepper(batch, cut=False, kv_dtype=FLOAT8))
     measure({"eager": context}, whole.stepper(batch, graph=False))
     # Last, since it replaces the layers of the model itself.
     measure({"int8 weights": context}, whole.stepper(batch, quantise="int8"))

@@ -79,11 +79,14 @@ class Plant:
         *,
         steps: int = AGENT_CODEBOOKS,
         graph: bool = True,
-        cut: bool = True,
+        cut: bool | None = None,
         quantise: Quantisation | None = None,
         kv_dtype: torch.dtype | None = None,
     ) -> DeviceStepper:
-        """Raises `torch.OutOfMemoryError` where it does not fit, else as `clear`."""
+        """As it is served, save for what is asked otherwise.
+
+        Raises `torch.OutOfMemoryError` where it does not fit, else as `clear`.
+        """
         self.clear()
         prepared, form = prepare_fastest(self.lm, slots, steps=steps, quantise=quantise)
         step = FrameStep(

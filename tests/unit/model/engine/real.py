@@ -28,7 +28,7 @@ from model.prefill import Prefix
 from model.presets import TINY
 from model.prompt import Prompt, build_prompt_from_codes
 from model.random_weights import build_lm, build_mimi, random_weights
-from model.selftest import cuts_agree, rows_for
+from model.selftest import rows_for
 from model.step import FrameStep
 from tests.unit.model.engine.harness import Caller, Inline, ManualClock
 
@@ -137,9 +137,7 @@ class RealRig:
         rows = rows_for(self.slots, cpu)
         prepared, _ = prepare_fastest(lm, rows)
         self.step = FrameStep(lm, mimi, self.config, rows, prepared=prepared, sampling=True)
-        self.stepper = DeviceStepper(
-            self.step, cpu, slots=self.slots, poison=self.poison, cut=cuts_agree(self.step)
-        )
+        self.stepper = DeviceStepper(self.step, cpu, slots=self.slots, poison=self.poison)
         self.engine: ServingEngine[Prompt, Prefix] = ServingEngine(
             self.stepper,
             lambda spec: read_prompt(spec, self.config, self.voices),

@@ -252,7 +252,8 @@ def test_rings_are_read_whole_where_any_cut_would_be_heard(
 
     monkeypatch.setattr(lm_step, "attend_one", heard)
     assert not cuts_agree(step) and unfilled(step)
-    assert DeviceStepper(step, CPU, cut=False).mode.endswith("eager, whole rings")
+    served = DeviceStepper(step, CPU)
+    assert not served.cut and served.mode.endswith("eager, whole rings")
 
 
 # contract: I2
