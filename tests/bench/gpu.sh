@@ -21,9 +21,9 @@ run() { # stage, seconds
 run env 30
 run steps 105
 run paced 60
-run start 40
-run sessions 70
-run isolation 35
+run start 35
+run sessions 65
+run isolation 45
 run ablations 70
 run moshi 65
 # A dry run proves nothing by its time: all stages share a process, and its start.

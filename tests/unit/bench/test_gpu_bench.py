@@ -61,9 +61,19 @@ def test_a_stepper_is_not_begun_while_the_last_one_is_held() -> None:
 
 def test_a_call_among_others_says_what_it_says_alone(results: dict[str, Any]) -> None:  # Gate A
     isolation = results["isolation"]
-    assert isolation["slots_agree"] and isolation["steps"] > 0
-    assert isinstance(isolation["cuts_agree"], bool)
+    assert isolation["slots_agree"] and isinstance(isolation["cuts_agree"], bool)
+    assert isolation["past_codec_window"] and isolation["crossed_cut"]
+    assert isolation["joined"] > isolation["released"] > 0 and isolation["held"] > 0
     assert isolation["first_difference"] is None
+
+
+# contract: I5
+def test_the_step_from_fixed_addresses_is_played_beside_the_eager_one(
+    results: dict[str, Any],
+) -> None:
+    isolation = results["isolation"]
+    assert isolation["replay_steps"] == isolation["steps"]
+    assert isolation["replay_first_difference"] is None
 
 
 def test_the_reference_runs_beside_ours_and_agrees(results: dict[str, Any]) -> None:
