@@ -1,6 +1,6 @@
 #!/bin/sh
 # One unattended GPU run: bash tests/bench/gpu.sh OUT [--dry]. Each stage writes OUT/<stage>.json at
-# once and is skipped where that file exists, so a run that was cut off goes on where it stopped.
+# once and is skipped where that file is complete, so a run that was cut off goes on where it stopped.
 # Random weights of the released shape, made on the device; at most eight minutes in all: a stage
 # stops by itself after four fifths of its time, and is stopped after all of it.
 set -u
@@ -13,7 +13,7 @@ mkdir -p "$out"
 failed=0
 missing=
 run() { # stage, seconds
-    [ -s "$out/$1.json" ] && return
+    grep -qs '"complete": true}$' "$out/$1.json" && return
     missing="$missing $1"
     [ -n "$dry" ] && return
     timeout "$2" "$python" -m tests.bench.gpu "$1" --out "$out" --seconds $(($2 * 4 / 5)) || failed=1
