@@ -32,8 +32,7 @@ class VoiceReport:
 
 def check_voices(info: CheckpointInfo) -> list[VoiceReport]:
     """Read every voice of a described checkpoint."""
-    lm = info.config.lm
-    catalogue = open_catalogue(info.files.voices, lm.dim, lm.card)
+    catalogue = open_catalogue(info.files.voices, info.config.lm)
     reports = []
     for name in catalogue.names():
         try:

@@ -19,6 +19,7 @@ from torch import Tensor
 from model.archive import unpack_voices
 from model.cache import build_once, cache_folder
 from model.checkpoint.errors import VoiceError
+from model.config import LMConfig
 
 BASENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.pt", re.ASCII)
 ROWS = 17
@@ -49,10 +50,9 @@ class Voice:
 class VoiceCatalogue:
     """The `.pt` files of one folder; the list is read once, each voice on demand."""
 
-    def __init__(self, folder: Path, dim: int, card: int) -> None:
-        """`dim` is the width of the embeddings, `card` the audio initial token, the largest id."""
-        self.folder = folder
-        self._dim, self._card = dim, card
+    def __init__(self, folder: Path, lm: LMConfig) -> None:
+        """`lm` is the shape that the voices must fit."""
+        self.folder, self._lm = folder, lm
         self._names = tuple(
             sorted(path.name for path in folder.iterdir() if BASENAME.fullmatch(path.name))
         )
@@ -68,10 +68,10 @@ class VoiceCatalogue:
         path = self.folder / name
         if not path.resolve().is_relative_to(self.folder.resolve()):
             raise VoiceError(f"{path} is a link that leaves the folder")
-        return parse_voice(name, read_voice_file(path), self._dim, self._card)
+        return parse_voice(name, read_voice_file(path), self._lm)
 
 
-def open_catalogue(voices: Path, dim: int, card: int) -> VoiceCatalogue:
+def open_catalogue(voices: Path, lm: LMConfig) -> VoiceCatalogue:
     """The catalogue of a folder, or of an archive, which is unpacked into the cache once.
 
     Raises `VoiceError`.
@@ -81,7 +81,7 @@ def open_catalogue(voices: Path, dim: int, card: int) -> VoiceCatalogue:
         key = f"voices-{stat.st_dev:x}-{stat.st_ino:x}-{stat.st_size:x}-{stat.st_mtime_ns:x}"
         archive = voices
         voices = build_once(cache_folder() / key, lambda folder: unpack_voices(archive, folder))
-    return VoiceCatalogue(voices, dim, card)
+    return VoiceCatalogue(voices, lm)
 
 
 def read_voice_file(path: Path) -> dict[str, Any]:
@@ -96,30 +96,38 @@ def read_voice_file(path: Path) -> dict[str, Any]:
     return raw
 
 
-def parse_voice(name: str, raw: dict[str, Any], dim: int, card: int) -> Voice:
+def parse_voice(name: str, raw: dict[str, Any], lm: LMConfig) -> Voice:
     """Check shapes, dtypes and ranges. Raises `VoiceError`."""
     embeddings, cache = raw.get("embeddings"), raw.get("cache")
     if not isinstance(embeddings, Tensor) or not isinstance(cache, Tensor):
         raise VoiceError(f"{name} lacks the tensors `embeddings` and `cache`")
-    if embeddings.dim() != 4 or embeddings.shape[1:] != (1, 1, dim) or not len(embeddings):
+    if embeddings.dim() != 4 or embeddings.shape[1:] != (1, 1, lm.dim) or not len(embeddings):
         shape = list(embeddings.shape)
-        raise VoiceError(f"{name}: embeddings are {shape}, this model needs [N-1, 1, 1, {dim}]")
+        raise VoiceError(f"{name}: embeddings are {shape}, this model needs [N-1, 1, 1, {lm.dim}]")
     if not embeddings.is_floating_point() or not bool(embeddings.isfinite().all()):
         raise VoiceError(f"{name}: embeddings must be finite numbers of a floating dtype")
     if cache.shape != (1, ROWS, COLUMNS) or cache.dtype != torch.int64:
         raise VoiceError(f"{name}: cache must be [1, 17, 4] int64, not {list(cache.shape)}")
     voice = Voice(name, embeddings[:, 0, 0], cache[0])
-    _check_tokens(voice, card)
+    _check_tokens(voice, lm)
     return voice
 
 
-def _check_tokens(voice: Voice, card: int) -> None:
-    """The columns that are read hold real codes; the others may hold anything."""
+def _check_tokens(voice: Voice, lm: LMConfig) -> None:
+    """The columns that are read hold real tokens; the others may hold anything.
+
+    The largest of each kind is its initial token. One that is no row of an embedding would fail
+    its own call on a CPU, and on a GPU the device, with every call (contract I5).
+    """
     last, tail = (voice.frames - 1) % COLUMNS, voice.frames % COLUMNS
     acoustic = [*range(2, 9), *range(10, 17)]
-    read = torch.cat([voice.cache[1:, last], voice.cache[acoustic, tail]])
-    if int(read.min()) < 0 or int(read.max()) > card or int(voice.cache[0, last]) < 0:
-        raise VoiceError(f"{voice.name}: cache holds tokens outside 0 to {card}")
+    codes = torch.cat([voice.cache[1:, last], voice.cache[acoustic, tail]])
+    for kind, read, largest in (
+        ("tokens", codes, lm.card),
+        ("text tokens", voice.cache[0, last], lm.text_card),
+    ):
+        if int(read.min()) < 0 or int(read.max()) > largest:
+            raise VoiceError(f"{voice.name}: cache holds {kind} outside 0 to {largest}")
 
 
 def write_voice(path: Path, embeddings: Tensor, cache: Tensor) -> None:

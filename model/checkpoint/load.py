@@ -154,7 +154,7 @@ def _compute_dtype(
 
 
 def _catalogue(files: CheckpointFiles, lm: LMConfig) -> VoiceCatalogue:
-    return open_catalogue(files.voices, lm.dim, lm.card)
+    return open_catalogue(files.voices, lm)
 
 
 def _load_lm(

@@ -16,11 +16,13 @@ from torch import Tensor
 
 from model.archive import unpack_voices
 from model.checkpoint.errors import VoiceError
+from model.config import LMConfig
 from model.voices import VoiceCatalogue, open_catalogue, write_voice
 
 pytestmark = pytest.mark.unit
 
-DIM, CARD, FRAMES = 8, 2048, 5
+DIM, CARD, TEXT_CARD, FRAMES = 8, 2048, 4000, 5
+LM = LMConfig(dim=DIM, card=CARD, text_card=TEXT_CARD)
 
 
 def released(frames: int = FRAMES) -> dict[str, Tensor]:
@@ -33,7 +35,7 @@ def released(frames: int = FRAMES) -> dict[str, Tensor]:
 
 def saved(folder: Path, body: object, name: str = "A.pt") -> VoiceCatalogue:
     torch.save(body, folder / name)
-    return VoiceCatalogue(folder, DIM, CARD)
+    return VoiceCatalogue(folder, LM)
 
 
 def test_a_released_voice_is_read(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_written_voice_can_be_read_by_others(tmp_path: Path) -> None:
 def test_only_pt_basenames_are_listed_sorted(tmp_path: Path) -> None:
     for name in ("B.pt", "A.pt", "notes.txt", ".hidden.pt", "b c.pt", "x.pt.bak"):
         (tmp_path / name).touch()
-    assert VoiceCatalogue(tmp_path, DIM, CARD).names() == ("A.pt", "B.pt")
+    assert VoiceCatalogue(tmp_path, LM).names() == ("A.pt", "B.pt")
 
 
 # contract: B1
@@ -79,7 +81,7 @@ def test_a_link_that_leaves_the_folder_is_not_followed(tmp_path: Path) -> None:
     torch.save(released(), outside)
     (inside / "A.pt").symlink_to(outside)
     with pytest.raises(VoiceError, match="leaves the folder"):
-        VoiceCatalogue(inside, DIM, CARD).read("A.pt")
+        VoiceCatalogue(inside, LM).read("A.pt")
 
 
 def spoilt(**changes: Tensor | None) -> dict[str, Tensor]:
@@ -114,6 +116,25 @@ def test_a_voice_of_another_shape_is_refused(tmp_path: Path, body: object, reaso
         saved(tmp_path, body).read("A.pt")
 
 
+def with_text(token: int) -> dict[str, Tensor]:
+    """A voice whose text at its last position is `token`."""
+    body = released()
+    body["cache"][0, 0, (FRAMES - 1) % 4] = token
+    return body
+
+
+# contract: I5
+@pytest.mark.parametrize("token", [-1, TEXT_CARD + 1])
+def test_a_text_token_that_no_embedding_has_is_refused_by_name(tmp_path: Path, token: int) -> None:
+    with pytest.raises(VoiceError, match=f"A.pt: cache holds text tokens outside 0 to {TEXT_CARD}"):
+        saved(tmp_path, with_text(token)).read("A.pt")
+
+
+@pytest.mark.parametrize("token", [0, CARD + 1, TEXT_CARD])
+def test_every_text_token_that_an_embedding_has_is_taken(tmp_path: Path, token: int) -> None:
+    assert int(saved(tmp_path, with_text(token)).read("A.pt").cache[0].max()) >= token
+
+
 class Trap:
     """Unpickling this would make a file."""
 
@@ -128,7 +149,7 @@ def test_code_in_a_voice_file_is_not_run(tmp_path: Path) -> None:
     trap = tmp_path / "sprung"
     (tmp_path / "A.pt").write_bytes(pickle.dumps(Trap(trap)))
     torch.save({"embeddings": Trap(trap)}, tmp_path / "B.pt")
-    catalogue = VoiceCatalogue(tmp_path, DIM, CARD)
+    catalogue = VoiceCatalogue(tmp_path, LM)
     for name in ("A.pt", "B.pt"):
         with pytest.raises(VoiceError, match="no voice file"):
             catalogue.read(name)
@@ -139,7 +160,7 @@ def test_code_in_a_voice_file_is_not_run(tmp_path: Path) -> None:
 def test_a_file_that_is_no_voice_is_one_line(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "A.pt").write_bytes(body)
     with pytest.raises(VoiceError, match=r"A\.pt") as refused:
-        VoiceCatalogue(tmp_path, DIM, CARD).read("A.pt")
+        VoiceCatalogue(tmp_path, LM).read("A.pt")
     assert "\n" not in str(refused.value)
 
 
@@ -174,7 +195,7 @@ def test_an_archive_is_unpacked_once_and_read(
         (member("voices/README.md"), b"text"),
         (member("voices/._A.pt"), b"debris of another system"),
     )
-    first, second = (open_catalogue(path, DIM, CARD) for _ in range(2))
+    first, second = (open_catalogue(path, LM) for _ in range(2))
     assert first.names() == ("A.pt",)
     assert first.folder == second.folder
     assert first.read("A.pt").frames == FRAMES
@@ -202,7 +223,7 @@ def test_no_path_or_link_leaves_the_folder(
     path = archive(tmp_path / "voices.tgz", (member("voices/0.pt"), voice_bytes()), (evil, b""))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(VoiceError, match="do not use this file"):
-        open_catalogue(path, DIM, CARD)
+        open_catalogue(path, LM)
     left = [found for found in tmp_path.rglob("*") if found not in before]
     assert left == [tmp_path / "cache", tmp_path / "cache" / "personaplex"]
 
