@@ -73,7 +73,8 @@ class Prefill:
         if stop < self.prompt.positions:
             return None
         hidden = self.lm.out_norm(x[:, -1:])[:, 0]
-        return Prefix(self.k, self.v, self.prompt.tokens[:, stop].to(self.k.device), hidden)
+        column = self.prompt.tokens[:, stop].clone()  # a view would keep the whole prompt
+        return Prefix(self.k, self.v, column.to(self.k.device), hidden)
 
     def _embed(self, start: int, stop: int) -> Tensor:
         """`[1, stop - start, D]`: ready embeddings where the prompt has them, then tokens."""

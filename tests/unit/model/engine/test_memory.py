@@ -4,11 +4,26 @@ import gc
 
 import psutil
 import pytest
+import torch
 
-from tests.unit.model.engine.real import RealRig, Track
+from model.prefill import Prefix, prefill
+from model.prefix import PrefixCache
+from model.prompt import build_prompt_from_codes
+from tests.unit.model.engine.real import WHOLE_TINY, RealRig, Track, weights
 
 pytestmark = pytest.mark.unit
 FRAMES, WARM = 5, 100
+
+
+# contract: I3
+def test_a_cached_prefix_holds_the_bytes_that_the_cache_counts_and_no_more() -> None:
+    lm, _ = weights(WHOLE_TINY)
+    prompt = build_prompt_from_codes(torch.zeros(8, 150, dtype=torch.int64), [], WHOLE_TINY)
+    prefix = prefill(lm, WHOLE_TINY, prompt)
+    cache: PrefixCache[Prefix] = PrefixCache(1 << 30)
+    cache.put(("one.pt", ""), prefix)
+    tensors = (prefix.k, prefix.v, prefix.tokens, prefix.hidden)
+    assert sum(tensor.untyped_storage().nbytes() for tensor in tensors) == cache.nbytes
 
 
 def resident() -> int:
