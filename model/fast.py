@@ -1,8 +1,8 @@
-"""Matrix products for a few rows on a CPU in fp32, packed once: a `Maker` of the prepared form.
+"""Matrix products for a few rows on a CPU, packed once: a `Maker` of the prepared form.
 
-Results equal the plain maker's up to the rounding of fp32 sums, and a row's result does not depend
-on the other rows. Packing copies matrices, so it is for models that are small beside the memory;
-the weights must not change afterwards.
+For fp32, and for bf16 where the CPU multiplies it. Results equal the plain maker's up to rounding,
+and a row's result does not depend on the other rows. Packing copies matrices, so it is for models
+that are small beside the memory; the weights must not change afterwards.
 """
 
 from __future__ import annotations
@@ -12,46 +12,68 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from model.layers import NORM_EPS
+from model.layers import NORM_EPS, rms_norm
 from model.prepared import Project
+from model.quantize import is_right
 
 PACK_FROM = 1 << 17
 """Values of a matrix below which the packed product's own overhead outweighs its speed."""
 
 
-def can_pack() -> bool:
-    """Whether this build of torch has the packed product, which is no public operation."""
+PROBE_INPUTS = 256
+
+
+def can_pack(dtype: torch.dtype, rows: int) -> bool:
+    """Whether packed products of `rows` rows are right here, in `dtype`, and each row on its own.
+
+    They are no public operations of torch, and not every build or CPU has them.
+    """
+    random = torch.Generator().manual_seed(0)
+    shapes = ((PACK_FROM // PROBE_INPUTS, PROBE_INPUTS), (rows, PROBE_INPUTS))
+    weight, x = (torch.randn(shape, generator=random).to(dtype) for shape in shapes)
     try:
-        FastMatrix(torch.zeros(PACK_FROM, 1), rows=2)(torch.ones(2, 1))
+        product = FastMatrix(weight, rows)
+        together, single = product(x), product(x[-1:])
+        repeated = product(x[-1:].repeat(rows, 1))
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
-    return True
+    return (
+        together.dtype == dtype
+        and is_right(together, x, weight.float())
+        and is_right(single, x[-1:], weight.float())
+        and torch.equal(together[-1], repeated[-1])
+    )
 
 
 class FastMatrix:
     """A weight `[O, D]` for one row and, where `rows` is larger, for exactly `rows` of them.
 
-    One row, or a small matrix, is read fastest along its longer side; several rows of a large one
-    go through oneDNN's own blocks.
+    In fp32 one row, or a small matrix, is read fastest along its longer side; several rows of a
+    large one go through oneDNN's own blocks. In bf16 one row of a large one does so too: a product
+    that is not packed would be packed anew at each call.
     """
 
     def __init__(self, weight: Tensor, rows: int) -> None:
         outputs, inputs = weight.shape
         whole = weight.contiguous()
-        self.plain = whole.T.contiguous() if outputs > inputs else whole.T
-        self.packed = None
-        if rows > 1 and whole.numel() >= PACK_FROM:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(whole, rows)
+        counts = {1, rows} if whole.dtype == torch.bfloat16 else {rows} - {1}
+        self.packed: dict[int, Tensor] = {}
+        if whole.numel() >= PACK_FROM:
+            pack = torch.ops.mkldnn._reorder_linear_weight
+            self.packed = {count: pack(whole, count) for count in counts}
+        turned = outputs > inputs and 1 not in self.packed
+        self.plain = whole.T.contiguous() if turned else whole.T
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.packed is None or len(x) == 1:
+        packed = self.packed.get(len(x))
+        if packed is None:
             return torch.mm(x, self.plain)
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
         return out
 
 
 class NormedMatrix:
-    """RMS norm and product; the norm's `alpha` `[D]` is folded into the weight `[O, D]`."""
+    """RMS norm and product in fp32; the norm's `alpha` `[D]` is folded into the weight `[O, D]`."""
 
     def __init__(self, alpha: Tensor, weight: Tensor, rows: int) -> None:
         self.product = FastMatrix(weight * alpha, rows)
@@ -74,7 +96,10 @@ class FastMaker:
         return FastMatrix(weight, self.rows)
 
     def normed(self, alpha: Tensor, weight: Tensor) -> Project:
-        return NormedMatrix(alpha, weight, self.rows)
+        if weight.dtype == torch.float32:
+            return NormedMatrix(alpha, weight, self.rows)
+        product = FastMatrix(weight, self.rows)  # with `alpha` in it, it would be rounded again
+        return lambda x: product(rms_norm(x, alpha))
 
     def fan(self, weights: Sequence[Tensor]) -> Callable[[Tensor], Sequence[Tensor]]:
         """One product for all of them."""

@@ -117,12 +117,11 @@ def build_stepper(
         sampling=sampling,
     )
     settle_threads(step)
-    dtype = str(checkpoint.lm.text_emb.weight.dtype).removeprefix("torch.")
     return DeviceStepper(
         step,
         device,
         slots=max_sessions,
-        form=f"{dtype} {form}",
+        form=form,
         poison=poison,
     )
 

@@ -71,10 +71,10 @@ class Int8Linear(nn.Module):
             product = torch._weight_int8pack_mm(probe, self.levels, self.scale)
         except (NotImplementedError, RuntimeError):
             return False
-        return _is_right(product, probe, self.levels.float() * self.scale.float()[:, None])
+        return is_right(product, probe, self.levels.float() * self.scale.float()[:, None])
 
 
-def _is_right(product: Tensor, x: Tensor, weight: Tensor) -> bool:
+def is_right(product: Tensor, x: Tensor, weight: Tensor) -> bool:
     """Whether `product` `[R, O]` is `x` times `weight`, rounding apart.
 
     The bound is of the result and of its terms' root sum of squares: a sum that nearly cancels is
