@@ -17,9 +17,11 @@ from torch import Tensor
 from model.config import ModelConfig
 from model.lm_slots import LMSlots
 from model.lm_state import initial_column
+from model.lm_step import DepformerLoop, LMOutput
 from model.mimi import StreamingMimi
 from model.modes import prepare_fastest
 from model.modules import adopt, meta_lm, meta_mimi
+from model.prepared import PlainMaker, prepare
 from model.random_weights import RandomWeights
 from model.state import Carry, CarryLayout
 from model.step import FrameStep
@@ -70,26 +72,54 @@ def self_talk(generator: LMGen, rows: int, calls: int) -> list[Tensor]:
 
 
 class OurLM:
-    """Ours in the fastest fp32 form, with `steps` depformer steps."""
+    """Ours with `steps` depformer steps, in the fastest form of `dtype` or in the plain one."""
 
-    def __init__(self, config: ModelConfig, weights: RandomWeights, rows: int, steps: int) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: RandomWeights,
+        rows: int,
+        steps: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        plain: bool = False,
+    ) -> None:
         shape = dataclasses.replace(config.lm, dep_q=steps)
         tensors = (
             weights.lm if steps == config.lm.dep_q else first_steps(weights.lm, config.lm, steps)
         )
-        self.lm = adopt(meta_lm(shape), tensors)
+        self.lm = adopt(meta_lm(shape), {name: kept.to(dtype) for name, kept in tensors.items()})
         self.config = dataclasses.replace(config, lm=shape)
         self.rows = rows
-        self.prepared, self.form = prepare_fastest(self.lm, rows)
+        if plain:
+            self.prepared, self.form = prepare(self.lm, PlainMaker(), steps), "plain"
+        else:
+            self.prepared, self.form = prepare_fastest(self.lm, rows)
         self.slots = LMSlots(self.prepared, self.config, rows)
         self.all = torch.ones(rows, dtype=torch.bool)
         self.none = torch.zeros(rows, dtype=torch.bool)
 
     def step(self, user: Tensor, positions: list[int]) -> Tensor:
         """Emitted frame `[B, 9]` of user codes `[B, 8]`."""
+        output = self.hear(user, positions)
+        return torch.cat([output.text[:, None], output.codes], dim=1)
+
+    def hear(self, user: Tensor, positions: list[int]) -> LMOutput:
+        """All of a step; commits."""
         output = self.slots.step(range(self.rows), user, self.none, positions)
         self.slots.commit(range(self.rows), self.all)
-        return torch.cat([output.text[:, None], output.codes], dim=1)
+        return output
+
+    def codebooks(self, hidden: Tensor, decided: Tensor) -> Tensor:
+        """Depformer logits `[K, B, card]` after `hidden` `[B, D]`, forced to `decided` `[B, 9]`."""
+        loop = DepformerLoop(self.prepared, self.rows)
+        projected = self.prepared.depformer_in(hidden)
+        return torch.stack([loop.step(k, one, decided[:, k]) for k, one in enumerate(projected)])
+
+    @property
+    def known(self) -> Tensor:
+        """What was decided for the next position, and which it is."""
+        return self.slots.state.integers.old
 
     def age(self) -> list[int]:
         """Fill the rings: every window is behind us; the positions to step with."""

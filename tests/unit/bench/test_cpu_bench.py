@@ -1,10 +1,13 @@
 """The CPU benchmark runs at small size: outputs equal, every case present. No figure is judged."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from model.lm_step import LMOutput
 from model.presets import SEED, TINY
 from model.random_weights import random_weights
 from tests.bench import cases, sides
@@ -16,10 +19,15 @@ from tests.unit.model.engine.real import torch_threads
 pytestmark = pytest.mark.unit
 
 
-def test_no_ratio_is_made_of_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def bench() -> cases.Bench:
     weights = random_weights(TINY, SEED)
-    bench = cases.Bench(TINY, weights, Reference(TINY, weights), rounds=1)
+    return cases.Bench(TINY, weights, Reference(TINY, weights), rounds=1)
 
+
+def test_no_ratio_is_made_of_a_wrong_result(
+    bench: cases.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def spoil(owner: type, method: str, by: float) -> None:
         right = getattr(owner, method)
         monkeypatch.setattr(owner, method, lambda *args: right(*args) + by)
@@ -39,6 +47,33 @@ def test_no_ratio_is_made_of_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cases, "HIDDEN_BOUND", -1.0)
     with pytest.raises(cases.OutputsDiffer, match="hidden"):
         cases.prefill_200(bench)
+
+
+# Gate B
+@pytest.mark.parametrize("wrong", ["text", "audio", None])
+def test_the_fast_mode_is_held_to_plain_bf16_before_it_is_timed(
+    wrong: str | None, bench: cases.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host without bf16 products the form is plain as well, and still has to say the same."""
+    monkeypatch.setattr(cases, "packs_bf16", lambda rows: True)
+    codebooks, hear = sides.OurLM.codebooks, sides.OurLM.hear
+
+    def off(side: sides.OurLM, row: str) -> float:
+        return 1.03 if row == wrong and side.form != "plain" else 1.0
+
+    def heard(side: sides.OurLM, *given: Any) -> LMOutput:
+        output = hear(side, *given)
+        return replace(output, text_logits=output.text_logits * off(side, "text"))
+
+    monkeypatch.setattr(sides.OurLM, "hear", heard)
+    monkeypatch.setattr(
+        sides.OurLM, "codebooks", lambda side, *given: codebooks(side, *given) * off(side, "audio")
+    )
+    if wrong:
+        with pytest.raises(cases.OutputsDiffer, match=f"frame_fast, batch 2: {wrong} is 3"):
+            cases.frame_fast(bench, 2)
+    else:
+        assert "bfloat16" in str(cases.frame_fast(bench, 2)["note"])
 
 
 @pytest.mark.parametrize(("threads", "clock"), [(1, "process_time"), (2, "perf_counter")])
