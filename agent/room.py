@@ -146,9 +146,12 @@ class RoomCall:
         self.session.close(reason)
 
     def cancel(self, mode: Any = None) -> None:
-        """Make the agent fall silent, what it has already said included."""
-        self._speaker.clear()
+        """Make the agent fall silent, what it has already said included.
+
+        Raises `SessionError` where there is nothing to cancel; the rest of what it said is heard.
+        """
         self.session.cancel(mode, reason="rpc")
+        self._speaker.clear()
 
     # What can be read off.
 

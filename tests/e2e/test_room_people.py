@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from livekit import rtc
 
+from agent import rpc
 from agent.people import CLEAN_REASONS
-from tests.e2e.accounts import Account, check_chain
-from tests.e2e.caller import Caller
+from tests.e2e.accounts import Account, check_chain, check_loss
+from tests.e2e.caller import EAR_RATE, Caller, Sound
 from tests.e2e.patience import within
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import last_recording, pause, strength, tone
@@ -23,13 +24,23 @@ from tests.fakes.echo import PREFILL_POSITIONS
 pytestmark = pytest.mark.e2e
 GRACE_SECONDS = 8
 WORKER_OPTIONS = ("--resume-grace", str(GRACE_SECONDS))
-RATE = 24_000
 GRACE_FRAMES = round(GRACE_SECONDS / 0.08)
 MOST_LATE = 2
 FULL_SCALE = 32767 / 32768
 TONES, ROBOT = (410, 730, 1190), 1700
 """Hz; no overtone, sum or difference that a bent sum may have is one of the others."""
 ALONE, TOGETHER = 0.95, 0.6
+NOISE = 1e-3
+"""What Opus makes of silence stays below."""
+REFUSED = (
+    ("cancel", "{}", "response_not_active"),
+    ("cancel", '{"mode": "hard"}', "response_not_active"),
+    ("clear", "", "response_not_active"),
+    ("cancel", '{"mode": "loud"}', "bad_event"),
+)
+"""Method, payload and code, where nothing is being said."""
+ANEW = (("cancel", '{"mode": "hard"}'), ("clear", ""))
+"""What begins the conversation anew."""
 LIMITED = 0.503
 """The amplitude that tanh above -3 dBFS leaves to each of three tones of 0.6."""
 
@@ -53,14 +64,16 @@ async def test_three_loud_people_are_heard_unclipped_and_an_agent_is_not(
     print("counters:", await echo_worker.ended(session))
     heard = last_recording(echo_worker.folder)["pcm"]
     # In half a second each of the tones, their overtones and sums has whole periods.
-    parts = [heard[i : i + RATE // 2] for i in range(0, len(heard) - RATE // 2, RATE // 8)]
-    check_alone(max(parts, key=lambda part: strength(part, TONES[0], RATE)))
+    parts = [
+        heard[i : i + EAR_RATE // 2] for i in range(0, len(heard) - EAR_RATE // 2, EAR_RATE // 8)
+    ]
+    check_alone(max(parts, key=lambda part: strength(part, TONES[0], EAR_RATE)))
     check_together(parts)
 
 
 def check_alone(part: np.ndarray[Any, Any]) -> None:
     """Far above the limiter's threshold, and as loud and as pure as it was said."""
-    first, third = (strength(part, factor * TONES[0], RATE) for factor in (1, 3))
+    first, third = (strength(part, factor * TONES[0], EAR_RATE) for factor in (1, 3))
     print(f"alone: {first:.4f} of {ALONE}, third overtone {third:.4f}")
     assert abs(first - ALONE) < 0.01 * ALONE
     assert third < 0.004
@@ -68,8 +81,10 @@ def check_alone(part: np.ndarray[Any, Any]) -> None:
 
 def check_together(parts: list[np.ndarray[Any, Any]]) -> None:
     """Every tone as the limiter leaves it; a plain sum would stand at full scale for long."""
-    together = [part for part in parts if strength(part, TONES[2], RATE) > 0.4]
-    found = np.array([[strength(part, hz, RATE) for hz in (*TONES, ROBOT)] for part in together])
+    together = [part for part in parts if strength(part, TONES[2], EAR_RATE) > 0.4]
+    found = np.array(
+        [[strength(part, hz, EAR_RATE) for hz in (*TONES, ROBOT)] for part in together]
+    )
     flat = [np.mean(np.abs(part) >= FULL_SCALE) for part in together]
     peaks = [np.abs(part).max() for part in together]
     print(f"{len(together)} parts in which all speak: {np.median(found, axis=0).round(4)}")
@@ -129,7 +144,7 @@ async def heard_again(who: Caller) -> Account:
     await who.until("the agent", lambda: who.agent is not None)
     await who.until("the agent's track", lambda: who.heard)
     await who.say(tone(700, 2))
-    await who.until("its echo", lambda: strength(who.sound()[-RATE:], 700, RATE) > 0.1)
+    await who.until("its echo", lambda: strength(who.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1)
     return await who.stats()
 
 
@@ -264,17 +279,49 @@ async def test_cancel_falls_silent_and_the_rpc_methods_answer(
 ) -> None:
     async with Caller(livekit.url, room_name) as who:
         await who.until_agent()
+        await check_refusals(who)
         playing = asyncio.create_task(who.say(tone(500, 4)))
         await who.until_agent("speaking")
-        epoch = (await who.stats())["epoch"]
         await who.rpc("cancel")
         account = await who.stats()
-        assert account["epoch"] == epoch and account["frames"]["holds"] == 1
+        assert account["epoch"] == 0 and account["frames"]["holds"] == 1
+        await who.until("silence at the ear", lambda: silent(who.sound()[-EAR_RATE // 2 :]))
+        assert not playing.done(), "it was silent only when nobody spoke to it any more"
         await who.until("an end of the transcript", lambda: who.segments)
         await playing
         # The person has spoken and paused; the next utterance is heard again.
         await asyncio.sleep(1)
-        await who.say(tone(500, 2))
-        await who.until("the echo", lambda: strength(who.sound()[-RATE:], 500, RATE) > 0.1)
-        await who.rpc("clear")
-        assert (await who.stats())["epoch"] == epoch + 1
+        playing = asyncio.create_task(who.say(tone(500, 4)))
+        await who.until(
+            "the echo", lambda: strength(who.sound()[-EAR_RATE // 2 :], 500, EAR_RATE) > 0.1
+        )
+        for epoch, (method, payload) in enumerate(ANEW, start=1):
+            await who.until("an utterance", lambda n=epoch: utterances(who) > n)
+            await who.rpc(method, payload)
+            assert (await who.stats())["epoch"] == epoch
+        await playing
+    ended = await echo_worker.ended(account["session"])
+    check_chain(ended)
+    check_loss(ended)
+
+
+async def check_refusals(who: Caller) -> None:
+    """Nothing is being said yet, and nothing is changed."""
+    before = await who.stats()
+    assert {"hearing", "frames", "speaker", "media", "unused", "position"} <= before.keys()
+    for method, payload, code in REFUSED:
+        with pytest.raises(rtc.RpcError) as refused:
+            await who.rpc(method, payload)
+        assert (refused.value.code, refused.value.data) == (rpc.REFUSED, code), (method, payload)
+    after = await who.stats()
+    assert (after["epoch"], after["frames"]["holds"]) == (before["epoch"], 0) == (0, 0)
+    assert after["speaker"]["cleared"] == 0
+
+
+def silent(sound: Sound) -> bool:
+    return bool(np.abs(sound).max() < NOISE)
+
+
+def utterances(who: Caller) -> int:
+    """How often the agent has said that it begins to speak."""
+    return sum(message["state"] == "speaking" for message in who.of_type("state"))
