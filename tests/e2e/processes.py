@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,7 @@ API_SECRET = "a-secret-for-tests-only-0123456789abcdef"
 START_SECONDS = 120
 STOP_SECONDS = 60
 LIVEKIT_PATIENCE_SECONDS = 2
+RECORDED = (".flac", ".jsonl")
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
@@ -212,6 +214,11 @@ class WorkerProcess(Process):
         """The body of `/ready`, whatever its status."""
         status, body = get(f"{self.base}/ready")
         return {"status": status, **json.loads(body)}
+
+    def recordings_open(self) -> list[Path]:
+        """The files that recordings of calls are being written to, wherever they are."""
+        files = [Path(file.path) for file in psutil.Process(self.pid).open_files()]
+        return sorted((file for file in files if file.suffix in RECORDED), key=lambda f: f.suffix)
 
     async def ended(self, session: str) -> dict[str, Any]:
         """Wait until this session's call is over; its account."""

@@ -32,6 +32,7 @@ async def test_two_rooms_are_independent_and_the_third_reads_why_not(
             await who.until("its echo", lambda who=who: len(who.heard) > 200)
             sound = who.sound()[-3 * EAR_RATE :]
             assert strength(sound, own, EAR_RATE) > 20 * strength(sound, others, EAR_RATE)
+        assert not echo_worker.recordings_open(), "a call is recorded that nobody asked to record"
         sessions = {(await who.stats())["session"] for who in (one, two)}
         assert len(sessions) == 2
     await echo_worker.reach("both slots", lambda: echo_worker.ready()["free_slots"] == 2)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 import soundfile
 from livekit import rtc
 
+from model import FRAME_SAMPLES
+from tests.e2e.accounts import Account
 from tests.e2e.caller import EAR_RATE
 from tests.e2e.phones import NUMBER, phone_in, press, set_status
 from tests.e2e.processes import LiveKitServer, WorkerProcess
@@ -37,6 +42,7 @@ async def test_ringing_picked_up_digits_hangup(
     await phone.say(tone(700, 3))
     await phone.until("an answer", lambda: strength(phone.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1)
     active = await phone.stats()
+    assert [path.suffix for path in echo_worker.recordings_open()] == [".flac", ".jsonl"]
     assert active["frames"]["accepted"] > 20
     assert active["position"] == 12 + active["frames"]["stepped"] - 1
 
@@ -54,14 +60,22 @@ async def test_ringing_picked_up_digits_hangup(
     assert NUMBER not in echo_worker.text(), "a caller's number stands in the log"
     await phone.leave()
 
-    recordings = echo_worker.folder / "recordings"
-    sound, rate = soundfile.read(recordings / f"{active['session']}.flac")
+    check_recording(echo_worker, account, phone.messages)
+
+
+def check_recording(worker: WorkerProcess, account: Account, told: list[dict[str, Any]]) -> None:
+    """A frame on both sides for each step, and the messages as the phone was told them."""
+    path = worker.folder / "recordings" / account["session"]
+    sound, rate = soundfile.read(path.with_suffix(".flac"))
     assert rate == EAR_RATE
-    assert len(sound) == account["frames"]["stepped"] * 1920
-    assert max(strength(part, 700, rate) for part in np.array_split(sound[:, 0], 8)) > 0.1
-    assert max(strength(part, 700, rate) for part in np.array_split(sound[:, 1], 8)) > 0.1
-    lines = (recordings / f"{active['session']}.jsonl").read_text()
-    assert '"dtmf"' in lines and NUMBER not in lines
+    assert len(sound) == account["frames"]["stepped"] * FRAME_SAMPLES
+    people, agent = sound.T
+    assert max(strength(part, 700, rate) for part in np.array_split(people, 8)) > 0.1
+    # The engine says what it hears, in the same frame and to the last bit.
+    assert np.array_equal(people, agent)
+    lines = path.with_suffix(".jsonl").read_text()
+    assert [json.loads(line) for line in lines.splitlines()] == told
+    assert NUMBER not in lines
 
 
 # contract: H7
