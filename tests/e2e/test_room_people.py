@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import signal
 from itertools import pairwise
@@ -23,9 +24,11 @@ from tests.fakes.echo import PREFILL_POSITIONS
 
 pytestmark = pytest.mark.e2e
 GRACE_SECONDS = 8
-WORKER_OPTIONS = ("--resume-grace", str(GRACE_SECONDS))
+WORKER_OPTIONS = ("--resume-grace", str(GRACE_SECONDS), "--allow-sampling")
 GRACE_FRAMES = round(GRACE_SECONDS / 0.08)
 MOST_LATE = 2
+LED_FRAMES = 10
+"""Of two seconds that somebody spoke alone."""
 FULL_SCALE = 32767 / 32768
 TONES, ROBOT = (410, 730, 1190), 1700
 """Hz; no overtone, sum or difference that a bent sum may have is one of the others."""
@@ -258,6 +261,50 @@ async def test_killed_and_gone_frees_the_slot_when_the_grace_is_over(
     # the news.
     assert 0.9 * GRACE_FRAMES < waited <= GRACE_FRAMES + MOST_LATE
     check_chain(account)
+
+
+# contract: H2, H4
+async def test_the_next_person_leads_when_the_lead_leaves(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    lead = Caller(livekit.url, room_name, identity="lead")
+    async with lead, Caller(livekit.url, room_name, identity="next") as successor:
+        await lead.until_agent()
+        await lead.say(tone(500, 1))
+        await asyncio.gather(lead.say(tone(500, 1)), successor.say(tone(700, 1)))
+        before = await lead.stats()
+        assert len(before["media"]) == 2 and before["hearing"]["mixed"] > 0
+        await lead.leave()
+        async with within("the agent to have one track"):
+            while len((alone := await successor.stats())["media"]) > 1:
+                continue
+        after = await heard_again(successor)
+    heard, earlier = after["hearing"], alone["hearing"]
+    assert heard["mixed"] == earlier["mixed"], "the one who is left is mixed in"
+    assert heard["lead_frames"] - earlier["lead_frames"] >= LED_FRAMES
+    assert after["media"][0]["track"] == before["media"][1]["track"]
+    await check_ended(echo_worker, before["session"])
+    check_goes_on(before, after)
+
+
+# contract: B1, B5, H1, H6
+async def test_metadata_chooses_voice_persona_seed_and_who_is_heard(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    asked = {"voice": "OTHER.pt", "persona": "You are Echo, a nymph.", "seed": 7}
+    metadata = json.dumps({**asked, "heard": "first"})
+    async with Caller(livekit.url, room_name, identity="first", dispatch=metadata) as first:
+        await first.until_agent()
+        async with Caller(livekit.url, room_name, identity="second") as second:
+            await asyncio.gather(first.say(tone(TONES[0], 2)), second.say(tone(TONES[1], 2)))
+            session = (await first.stats())["session"]
+            await first.leave()
+            # Who is not heard does not keep the call.
+            await check_ended(echo_worker, session)
+    given = last_recording(echo_worker.folder)
+    assert {key: given[key].item() for key in asked} == asked
+    middle = np.array_split(given["pcm"], 4)[2]
+    assert strength(middle, TONES[0], EAR_RATE) > 0.1 > 20 * strength(middle, TONES[1], EAR_RATE)
 
 
 # contract: H6

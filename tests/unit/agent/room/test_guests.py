@@ -16,6 +16,12 @@ from agent.tracks import Tracks
 pytestmark = pytest.mark.unit
 Kind = rtc.ParticipantKind
 Reason = rtc.DisconnectReason
+CLEAN = (Reason.CLIENT_INITIATED, Reason.PARTICIPANT_REMOVED, Reason.ROOM_DELETED)
+PEOPLE = (
+    Kind.PARTICIPANT_KIND_STANDARD,
+    Kind.PARTICIPANT_KIND_SIP,
+    Kind.PARTICIPANT_KIND_CONNECTOR,
+)
 
 
 @dataclass
@@ -93,27 +99,54 @@ async def test_a_telephone_is_there_once_it_is_picked_up() -> None:
     assert house.guests.answered.is_set()
 
 
+# contract: H1
+@pytest.mark.parametrize("kind", Kind.values(), ids=Kind.keys())
+async def test_people_are_heard_and_no_other_kind(kind: Any) -> None:
+    who = Participant(kind=kind, attributes={"sip.callStatus": "active"})
+    house = House()
+    house.guests.greet()
+    house.room.emit("participant_connected", who)
+    house.room.emit("track_subscribed", "a track", Publication(), who)
+    person = kind in PEOPLE
+    assert house.heard.running == ["TR_voice"] * person
+    assert house.guests.answered.is_set() is person
+    who.disconnect_reason = Reason.CLIENT_INITIATED
+    house.room.emit("participant_disconnected", who)
+    assert house.ends == ["participant_left"] * person
+    house.guests.stop()
+
+
 # contract: H4
-@pytest.mark.parametrize(
-    ("reason", "grace", "ends"),
-    [
-        (Reason.CLIENT_INITIATED, 60.0, ["participant_left"]),
-        (Reason.SIGNAL_CLOSE, 60.0, []),
-        (Reason.SIGNAL_CLOSE, 0.0, ["resume_grace"]),
-    ],
-)
+@pytest.mark.parametrize("grace", [60.0, 0.0])
+@pytest.mark.parametrize("reason", Reason.values(), ids=Reason.keys())
 async def test_the_last_who_leaves_ends_it_at_once_or_is_waited_for(
-    reason: Any, grace: float, ends: list[str]
+    reason: Any, grace: float
 ) -> None:
     ada = Participant()
     house = House(ada, grace=grace)
     house.guests.greet()
     ada.disconnect_reason = reason
     house.room.emit("participant_disconnected", ada)
-    assert house.ends == ends
+    lost = [] if grace else ["resume_grace"]
+    assert house.ends == (["participant_left"] if reason in CLEAN else lost)
     back = Participant(sid="PA_2")
     house.room.emit("participant_connected", back)
     house.room.emit("track_subscribed", "a track", Publication(), back)
     assert house.heard.running == ["TR_voice"]
     house.room.emit("track_unsubscribed", "a track", Publication(), back)
     assert not house.heard.running
+
+
+# contract: H4
+@pytest.mark.parametrize(("status", "ends"), [("hangup", ["participant_left"]), ("active", [])])
+async def test_a_bridge_that_breaks_has_left_only_where_the_line_was_put_down(
+    status: str, ends: list[str]
+) -> None:
+    phone = Participant(kind=Kind.PARTICIPANT_KIND_SIP, attributes={"sip.callStatus": "active"})
+    house = House(phone)
+    house.guests.greet()
+    phone.attributes["sip.callStatus"] = status
+    phone.disconnect_reason = Reason.SIGNAL_CLOSE
+    house.room.emit("participant_disconnected", phone)
+    assert house.ends == ends
+    house.guests.stop()
