@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.e2e.accounts import Account, check_chain, check_loss, check_under_way
 from tests.e2e.asking import QUESTIONS, spoken
 from tests.e2e.caller import EAR_RATE, Caller, Sound
 from tests.e2e.phones import phone_in, set_status
-from tests.e2e.processes import LiveKitServer, WorkerProcess
+from tests.e2e.processes import ROOT, LiveKitServer, WorkerProcess
 from tests.e2e.sounds import at_microphone, last_recording, pause
 
 pytestmark = pytest.mark.e2e
@@ -25,6 +26,9 @@ FRAME, PIECE = 1920, 480
 WAY_BACK = 9
 """Frames that fit between the engine and the receiver's ear: queue, source, jitter buffer."""
 LEAST_MADE = 20
+FRAME_MS = 80
+VALUES = {"false", "true", "initializing", "listening", "speaking", "refused", "closed"}
+"""What the table of messages sets like the names of fields."""
 AUDIBLE = 1e-3
 """What Opus makes of silence stays below."""
 
@@ -65,6 +69,7 @@ async def test_a_frame_out_for_a_frame_in_and_the_same_words(
             await who.until("all words on both channels", lambda: complete(who))
         sound = who.sound()
     check_words(who)
+    check_messages(who)
     assert sound.std() > AUDIBLE
 
     ended = await worker.ended(account["session"])
@@ -103,6 +108,36 @@ def check_words(who: Caller) -> None:
     assert len(said) >= len(SAID) and all(text.strip() for text in said.values())
     assert len(who.segments) == len(said)
     assert list(streams(who).items()) == list(finals(who).items()) == list(said.items())
+    assert who.agent_track is not None
+    assert {segment.track for segment in who.segments} == {who.agent_track.sid}
+
+
+def check_messages(who: Caller) -> None:
+    """The fields that the document has, and times that the frame clock can have shown."""
+    for kind, fields in documented().items():
+        for message in who.of_type(kind):
+            # Some fields of a state are there where they have something to say.
+            further = message.keys() - {"type", "t_ms"}
+            assert further <= fields if kind == "state" else further == fields, message
+    assert {message["type"] for message in who.messages} == {"transcript", "state", "stats"}
+    assert all(message.keys() >= {"state", "session"} for message in who.of_type("state"))
+    assert not any(message["t_ms"] % FRAME_MS for message in who.messages)
+    assert all(m["t_ms"] == m["frames"]["stepped"] * FRAME_MS for m in who.of_type("stats"))
+    said = [m["t_ms"] for m in who.of_type("transcript") if not m["final"]]
+    assert said == sorted(set(said)), "two frames at one time, or not in order"
+    assert said[0] > 0
+    for message in who.of_type("transcript"):
+        if message["final"]:
+            words = [m for m in who.of_type("transcript") if m["segment"] == message["segment"]]
+            assert message == words[-1] and message["t_ms"] >= words[-2]["t_ms"]
+
+
+def documented() -> dict[str, set[str]]:
+    """Of each type of message the fields, as the table of the document has them."""
+    text = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
+    table = text.split("| `type` | further fields |", 1)[1].split("\n\n", 1)[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
+    return {kind: set(re.findall(r"`(\w+)`", fields)) - VALUES for kind, fields in rows}
 
 
 def recording(worker: WorkerProcess, ended: Account) -> tuple[Sound, Sound]:
