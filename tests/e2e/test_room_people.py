@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
-import signal
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from livekit import rtc
 
 from agent import rpc
-from agent.people import CLEAN_REASONS
-from tests.e2e.accounts import Account, check_chain, check_loss
-from tests.e2e.caller import EAR_RATE, Caller, Sound
+from tests.e2e.accounts import check_chain, check_loss
+from tests.e2e.caller import EAR_RATE, Caller
+from tests.e2e.loudness import ALONE, ROBOT, TOGETHER, TONES, check_alone, check_together
 from tests.e2e.patience import within
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import last_recording, pause, strength, tone
-from tests.fakes.echo import PREFILL_POSITIONS
+from tests.e2e.vanishing import (
+    check_ended,
+    check_goes_on,
+    heard_again,
+    until_lost,
+    vanish,
+    watcher_in,
+)
 
 pytestmark = pytest.mark.e2e
 GRACE_SECONDS = 8
@@ -29,10 +32,6 @@ GRACE_FRAMES = round(GRACE_SECONDS / 0.08)
 MOST_LATE = 2
 LED_FRAMES = 10
 """Of two seconds that somebody spoke alone."""
-FULL_SCALE = 32767 / 32768
-TONES, ROBOT = (410, 730, 1190), 1700
-"""Hz; no overtone, sum or difference that a bent sum may have is one of the others."""
-ALONE, TOGETHER = 0.95, 0.6
 NOISE = 1e-3
 """What Opus makes of silence stays below."""
 REFUSED = (
@@ -42,10 +41,7 @@ REFUSED = (
     ("cancel", '{"mode": "loud"}', "bad_event"),
 )
 """Method, payload and code, where nothing is being said."""
-ANEW = (("cancel", '{"mode": "hard"}'), ("clear", ""))
-"""What begins the conversation anew."""
-LIMITED = 0.503
-"""The amplitude that tanh above -3 dBFS leaves to each of three tones of 0.6."""
+HALF_A_SECOND = EAR_RATE // 2
 
 
 # contract: H1, H2
@@ -72,104 +68,6 @@ async def test_three_loud_people_are_heard_unclipped_and_an_agent_is_not(
     ]
     check_alone(max(parts, key=lambda part: strength(part, TONES[0], EAR_RATE)))
     check_together(parts)
-
-
-def check_alone(part: np.ndarray[Any, Any]) -> None:
-    """Far above the limiter's threshold, and as loud and as pure as it was said."""
-    first, third = (strength(part, factor * TONES[0], EAR_RATE) for factor in (1, 3))
-    print(f"alone: {first:.4f} of {ALONE}, third overtone {third:.4f}")
-    assert abs(first - ALONE) < 0.01 * ALONE
-    assert third < 0.004
-
-
-def check_together(parts: list[np.ndarray[Any, Any]]) -> None:
-    """Every tone as the limiter leaves it; a plain sum would stand at full scale for long."""
-    together = [part for part in parts if strength(part, TONES[2], EAR_RATE) > 0.4]
-    found = np.array(
-        [[strength(part, hz, EAR_RATE) for hz in (*TONES, ROBOT)] for part in together]
-    )
-    flat = [np.mean(np.abs(part) >= FULL_SCALE) for part in together]
-    peaks = [np.abs(part).max() for part in together]
-    print(f"{len(together)} parts in which all speak: {np.median(found, axis=0).round(4)}")
-    print(f"peaks {min(peaks):.4f} to {max(peaks):.4f}, at full scale {max(flat):.2%}")
-    assert np.allclose(np.median(found, axis=0)[:3], LIMITED, atol=0.02)
-    assert found[:, 3].max() < 0.005
-    assert np.median(peaks) > 0.98, "they never spoke as loud together as a limiter is for"
-    # A plain sum clips in 19% of them; where a packet was late Opus may overshoot for some.
-    assert max(flat) < 2e-3
-
-
-def _stay(url: str, room: str, identity: str, pipe: object) -> None:
-    """A participant in a process of its own, to be killed."""
-
-    async def main() -> None:
-        who = Caller(url, room, identity=identity)
-        await who.connect()
-        await who.until_agent()
-        await who.say(tone(500, 1))
-        pipe.send(await who.stats())  # type: ignore[attr-defined]
-        await who.say(tone(500, 600))
-
-    asyncio.run(main())
-
-
-async def vanish(livekit: LiveKitServer, room: str, identity: str) -> dict[str, object]:
-    """Join from another process, then lose it to SIGKILL; the agent's account until then."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=_stay, args=(livekit.url, room, identity, theirs))
-    child.start()
-    account = await asyncio.to_thread(ours.recv)
-    assert child.pid is not None
-    child.kill()
-    await asyncio.to_thread(child.join)
-    assert child.exitcode == -signal.SIGKILL
-    return account  # type: ignore[no-any-return]
-
-
-def watcher_in(url: str, room: str) -> Caller:
-    """Somebody who counts for nothing and sees what the server says of the others."""
-    return Caller(url, room, identity="watcher", kind="agent", dispatch=None)
-
-
-async def until_lost(watcher: Caller, identity: str) -> Account:
-    """Until the server's own news that this participant is lost; the agent's account then."""
-    others = watcher.room.remote_participants
-    lost = others[identity]
-    await watcher.until("the agent", lambda: watcher.agent is not None)
-    await watcher.until("news of the loss", lambda: identity not in others)
-    assert lost.disconnect_reason not in CLEAN_REASONS
-    return await watcher.stats()
-
-
-async def heard_again(who: Caller) -> Account:
-    """The agent's account once what this person says comes back."""
-    await who.until("the agent", lambda: who.agent is not None)
-    await who.until("the agent's track", lambda: who.heard)
-    await who.say(tone(700, 2))
-    await who.until("its echo", lambda: strength(who.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1)
-    return await who.stats()
-
-
-def check_goes_on(*accounts: Account) -> None:
-    """One session and one epoch, whose model takes one position for each frame."""
-    for earlier, later in pairwise(accounts):
-        assert (later["session"], later["epoch"]) == (earlier["session"], 0)
-        assert later["position"] > earlier["position"]
-        stepped = later["frames"]["stepped"]
-        assert later["position"] == PREFILL_POSITIONS + stepped - 1, "skipped or stepped twice"
-    assert later["hearing"]["frames_in"] > earlier["hearing"]["frames_in"]
-
-
-async def check_ended(worker: WorkerProcess, session: str) -> None:
-    """Somebody left this call on purpose, and it was one from its first frame to its last."""
-    account = await worker.ended(session)
-    assert account["reason"] == "participant_left"
-    check_chain(account)
-    recorded = last_recording(worker.folder)
-    assert recorded["seqs"].tolist() == list(range(1, len(recorded["seqs"]) + 1))
-    assert not recorded["epochs"].any()
-    await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
 
 
 # contract: H4
@@ -329,20 +227,20 @@ async def test_cancel_falls_silent_and_the_rpc_methods_answer(
         await check_refusals(who)
         playing = asyncio.create_task(who.say(tone(500, 4)))
         await who.until_agent("speaking")
+        await who.until("the echo", lambda: echoes(who))
         await who.rpc("cancel")
         account = await who.stats()
         assert account["epoch"] == 0 and account["frames"]["holds"] == 1
-        await who.until("silence at the ear", lambda: silent(who.sound()[-EAR_RATE // 2 :]))
+        await who.until("silence at the ear", lambda: silent(who))
         assert not playing.done(), "it was silent only when nobody spoke to it any more"
         await who.until("an end of the transcript", lambda: who.segments)
         await playing
         # The person has spoken and paused; the next utterance is heard again.
         await asyncio.sleep(1)
         playing = asyncio.create_task(who.say(tone(500, 4)))
-        await who.until(
-            "the echo", lambda: strength(who.sound()[-EAR_RATE // 2 :], 500, EAR_RATE) > 0.1
-        )
-        for epoch, (method, payload) in enumerate(ANEW, start=1):
+        await who.until("the echo", lambda: echoes(who))
+        anew = (("cancel", '{"mode": "hard"}'), ("clear", ""))
+        for epoch, (method, payload) in enumerate(anew, start=1):
             await who.until("an utterance", lambda n=epoch: utterances(who) > n)
             await who.rpc(method, payload)
             assert (await who.stats())["epoch"] == epoch
@@ -365,8 +263,12 @@ async def check_refusals(who: Caller) -> None:
     assert after["speaker"]["cleared"] == 0
 
 
-def silent(sound: Sound) -> bool:
-    return bool(np.abs(sound).max() < NOISE)
+def echoes(who: Caller) -> bool:
+    return strength(who.sound()[-HALF_A_SECOND:], 500, EAR_RATE) > 0.1
+
+
+def silent(who: Caller) -> bool:
+    return bool(np.abs(who.sound()[-HALF_A_SECOND:]).max() < NOISE)
 
 
 def utterances(who: Caller) -> int:
