@@ -17,6 +17,7 @@ from typing import Any
 
 from livekit import rtc
 
+from agent.endings import to_the_end
 from agent.errors import SessionError
 from agent.guests import Guests
 from agent.hearing import Hearing
@@ -103,7 +104,7 @@ class RoomCall:
             await asyncio.wait([writing], timeout=GOODBYE_SECONDS)
             return reason
         finally:
-            await self._leave(tasks)
+            await to_the_end(self._leave(tasks))
 
     async def _publish(self) -> None:
         track = rtc.LocalAudioTrack.create_audio_track("agent", self._source)

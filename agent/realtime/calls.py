@@ -27,6 +27,7 @@ from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame
 
 from agent.auth import ClientSecrets, key_of
+from agent.endings import to_the_end
 from agent.errors import Refused, SessionError
 from agent.framing import Samples
 from agent.http_errors import busy_response, error_response
@@ -107,6 +108,9 @@ class Call:
     async def end(self, reason: str) -> None:
         """Close session and transport; safe to call twice."""
         self.connection.close(reason)
+        await to_the_end(self._end())
+
+    async def _end(self) -> None:
         if self.connection.session is not None:
             await self.connection.session.wait_closed()
         self.ended.set()

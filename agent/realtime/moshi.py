@@ -15,6 +15,7 @@ from agent.errors import CODES, Refused, SessionError
 from agent.manager import SessionManager
 from agent.policy import CHAT
 from agent.realtime.config import Limits
+from agent.realtime.leaving import leave
 from agent.realtime.outbox import Outbox
 from agent.realtime.socket import WatchedSocket
 from agent.session import Session
@@ -111,13 +112,7 @@ async def serve_chat(
     except SessionError as error:
         sink.refuse(error)
     finally:
-        if session is not None:
-            session.close("disconnect")
-            await session.wait_closed()
-        outbox.close(GOING_AWAY, "closed")
-        await outbox.finished()
-        watched.release()
-        watched.abort()
+        await leave(session, outbox, watched, GOING_AWAY)
     return watched.socket
 
 

@@ -17,6 +17,7 @@ from agent.manager import SessionManager
 from agent.realtime.config import DUPLEX_MOOD, STOCK_MOOD, Limits, Mood
 from agent.realtime.connection import Connection, OpenFailed, mistake
 from agent.realtime.events import event_id_of, load_json
+from agent.realtime.leaving import leave
 from agent.realtime.outbox import Outbox
 from agent.realtime.socket import WatchedSocket
 
@@ -69,8 +70,7 @@ class RealtimeSocket:
             if await self._open(connection, request):
                 await self._read(connection)
         finally:
-            connection.close("disconnect")
-            await self._end()
+            await leave(connection.session, self._outbox, self._watched, 1000)
 
     async def _open(self, connection: Connection, request: web.Request) -> bool:
         """By URL or key, or by the first message; false where there is no session to go on with."""
@@ -145,13 +145,3 @@ class RealtimeSocket:
         )
         self._outbox.close(1008, "output_backpressure")
         self._connection.close("output_backpressure")
-
-    async def _end(self) -> None:
-        """The session's last event goes out before the close frame, as far as anyone reads."""
-        assert self._connection is not None
-        if self._connection.session is not None:
-            await self._connection.session.wait_closed()
-        self._outbox.close(1000, "closed")
-        await self._outbox.finished()
-        self._watched.release()
-        self._watched.abort()

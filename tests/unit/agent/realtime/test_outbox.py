@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 
 import pytest
-from aiohttp import WSMessage
 
 from agent.manager import SessionManager
 from agent.realtime.config import Limits
@@ -17,43 +15,10 @@ from agent.realtime.websocket import RealtimeSocket
 from agent.session import Session
 from tests.fakes.engine import FakeEngine
 from tests.fakes.server import PATIENCE_S, silence
+from tests.fakes.waiting import until
+from tests.unit.agent.realtime.deaf import Deaf, Watched
 
 pytestmark = pytest.mark.unit
-
-
-class Deaf:
-    """The sending side of a socket whose own buffer is full: no send returns until it is read."""
-
-    def __init__(self) -> None:
-        self.read = asyncio.Event()
-        self.sent: list[str] = []
-        self.close_code: int | None = None
-        self.gone = asyncio.Event()
-
-    async def send_str(self, text: str) -> None:
-        await self.read.wait()
-        self.sent.append(text)
-
-    async def close(self, *, code: int, message: bytes, drain: bool) -> None:
-        self.close_code = code
-        self.gone.set()
-
-
-class Watched:
-    """A connection whose client says nothing, until its socket is closed."""
-
-    def __init__(self, socket: Deaf) -> None:
-        self.socket = socket
-        self.ping: Callable[[], None] = lambda: None
-
-    async def messages(self) -> AsyncIterator[WSMessage]:
-        await self.socket.gone.wait()
-        for message in list[WSMessage]():
-            yield message
-
-    def release(self) -> None: ...
-
-    def abort(self) -> None: ...
 
 
 async def put_down(outbox: Outbox) -> None:
@@ -63,14 +28,6 @@ async def put_down(outbox: Outbox) -> None:
 
 async def emitted(session: Session, frames: int) -> None:
     await until(lambda: session.counters.emitted == frames)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not come about")
 
 
 async def test_64_frames_may_wait_and_one_more_may_not() -> None:  # contract: J4
@@ -129,4 +86,4 @@ async def test_a_session_is_cut_at_its_65th_waiting_frame() -> None:  # contract
     last = json.loads(socket.sent[-1])
     assert last["type"] == "error" and last["error"]["code"] == "output_backpressure"
     assert socket.close_code == 1008
-    assert not [text for text in socket.sent if "audio.delta" in text], "none is sent so late"
+    assert not [text for text in socket.sent if "audio.delta" in str(text)], "none is sent so late"
