@@ -1,7 +1,7 @@
 """Every error code that this server can send, with its type and its cure, and the exception for it.
 
-`docs/realtime.md` prints this table and the tests cause each row over a real socket, so a code
-that is not here cannot be sent: `SessionError` refuses unknown names.
+`docs/api.md` prints this table, `docs/realtime.md` names its codes, and the tests cause each row
+over a real socket. A code that is not here cannot be sent: `SessionError` refuses unknown names.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from typing import Any, Literal
 from model import EngineError, PromptTooLong, ResourceExhausted
 
 ErrorType = Literal["invalid_request_error", "server_error", "rate_limit_error"]
-Ends = Literal["no", "at open", "yes"]
-"""Whether the session ends with it; `at open` where only a failed opening does."""
+Ends = Literal["no", "at open", "at binding", "yes"]
+"""Whether the session ends with it.
+
+`at open` where only a failed opening does. `at binding` where voice and persona could not be
+prepared by the time they are fixed, in an opening that names them or by the first input.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,11 @@ CODES: dict[str, ErrorCode] = {
     "call_not_found": _invalid("Use the Location that the offer was answered with."),
     # Opening and configuring.
     "invalid_session_config": _invalid("Correct the session field named in `param`.", "at open"),
-    "invalid_voice": _invalid("Take a voice from GET /v1/voices.", "at open"),
-    "prompt_too_long": _invalid("Shorten the instructions.", "at open"),
-    "prefill_unavailable": _invalid("Check the checkpoint's voice and tokenizer files.", "at open"),
+    "invalid_voice": _invalid("Take a voice from GET /v1/voices.", "at binding"),
+    "prompt_too_long": _invalid("Shorten the instructions.", "at binding"),
+    "prefill_unavailable": _invalid(
+        "Check the checkpoint's voice and tokenizer files.", "at binding"
+    ),
     "invalid_duplex_runtime_config": _invalid("Leave the private keys out.", "at open"),
     "sampling_not_allowed": _invalid("Ask the operator to allow sampling.", "at open"),
     "voice_update_unsupported": _invalid("Name the voice before the first audio."),

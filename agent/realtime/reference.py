@@ -25,13 +25,19 @@ Every client event may carry `event_id`, a string of at most 512 characters, whi
 by it echoes. Every server event carries `event_id`, and all but `session.created` carry
 `server_event_seq`.
 """
+CODES_HEAD = """## Error codes
+
+`at open`: only a failed opening ends. `at binding`: so does a session whose first input came before
+voice and persona, named by an update, turned out to be impossible; told earlier, it goes on with
+the default ones.
+"""
 
 
 def reference() -> str:
     """The whole document."""
     parts = [HEAD, "## Client events\n", *_events(events, events.ClientEvent)]
     parts += ["## Server events\n", *_events(server_events, server_events.ServerEvent)]
-    parts += ["## Error codes\n", _codes()]
+    parts += [CODES_HEAD, _codes()]
     return "\n".join(parts)
 
 

@@ -10,9 +10,9 @@ from tests.fakes.server import Client
 Outcome = Literal["goes on", "refused", "ended"]
 """Of the session: as if nothing had been, never opened, or closed."""
 CONSISTENT: dict[Outcome, set[str]] = {
-    "goes on": {"no", "at open"},
-    "refused": {"at open", "yes"},
-    "ended": {"yes"},
+    "goes on": {"no", "at open", "at binding"},
+    "refused": {"at open", "at binding", "yes"},
+    "ended": {"at binding", "yes"},
 }
 
 

@@ -20,7 +20,7 @@ from agent.errors import CODES, SessionError
 from agent.http import HttpOptions
 from agent.realtime.connection import Connection
 from agent.realtime.events import MAX_PARTS
-from model import FRAME_SAMPLES, PrefillUnavailable, SessionSpec
+from model import FRAME_SAMPLES, CallFailed, Handle, PrefillUnavailable, SessionSpec
 from tests.fakes.engine import FakeEngine, talkative
 from tests.fakes.server import Client, Server, serving, silence
 from tests.fakes.told import Outcome, Told
@@ -94,6 +94,42 @@ async def test_prefill_unavailable_is_said_at_open(told: Told) -> None:  # contr
         await client.send("session.update", event_id="evt_x", session={"voice": "NATM1.pt"})
         await told.refused(client, "prefill_unavailable", "evt_x")
         assert engine.stats().used == 0
+
+
+class Late(FakeEngine):
+    """Audio comes before it has found out that this voice and persona cannot be prepared."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self._code = code
+
+    def prepare(self, spec: SessionSpec) -> Future[int]:
+        return Future()
+
+    def bind(self, handle: Handle, spec: SessionSpec) -> None:
+        if spec.voice not in self.voices:
+            super().bind(handle, spec)
+        self._deliver(self._calls[handle.slot], CallFailed(0, self._code, "impossible"))
+
+
+AT_BINDING: dict[str, tuple[str, dict[str, Any]]] = {
+    "invalid_voice": ("/v1/realtime?duplex=1&model=m", {"voice": "nobody.pt"}),
+    "prompt_too_long": (STOCK, {"instructions": "x" * 2000}),
+    "prefill_unavailable": (STOCK, {"instructions": "You are a pirate."}),
+}
+
+
+@pytest.mark.parametrize("code", AT_BINDING)
+async def test_an_update_that_audio_overtakes_ends_the_session(code: str, told: Told) -> None:
+    """contract: B2 B6 J2"""
+    path, session = AT_BINDING[code]
+    engine = Late(code)
+    async with serving(engine) as server, server.connect(path) as client:
+        await client.until("session.updated")
+        await client.send("session.update", session=session)
+        await client.append(silence())
+        await told.ended(client, code)
+        assert client.seen[-1]["reason"] == code and engine.stats().used == 0
 
 
 @pytest.mark.causes("config_timeout")
@@ -281,8 +317,9 @@ def test_every_code_is_caused_here() -> None:
     tests = [value for name, value in globals().items() if name.startswith("test_")]
     named = {code for test in tests for code in _caused(getattr(test, "pytestmark", ()))}
     assert {*GOES_ON, *AT_OPEN, *named} == set(CODES)
-    at_open = {code for code, entry in CODES.items() if entry.ends == "at open"}
+    at_open = {code for code, entry in CODES.items() if entry.ends in ("at open", "at binding")}
     assert at_open <= {*AT_OPEN, *named}
+    assert {code for code, entry in CODES.items() if entry.ends == "at binding"} == set(AT_BINDING)
     with pytest.raises(KeyError):
         SessionError("no_such_code", "")
 
