@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,6 +55,18 @@ async def test_every_frame_of_a_file_is_answered(  # contract: C6
     assert capsys.readouterr().out.startswith("agent:")
 
 
+def test_the_command_answers_every_frame_with_one_of_the_model(  # contract: C6
+    spoken: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    out = tmp_path / "out.wav"
+    files = ["--input", str(spoken), "--output", str(out)]
+    assert main(["console", "--model", str(tiny_checkpoint), *files, "--tail-s", "0.8"]) == 0
+    assert soundfile.info(out).samplerate == SAMPLE_RATE
+    heard, _ = soundfile.read(out)
+    assert len(heard) == (7 + 10) * FRAME_SAMPLES, "half a second, padded, and the tail"
+    assert np.abs(heard).max() > 0
+
+
 class Silent:
     """An outlet that nobody hears."""
 
@@ -83,6 +96,39 @@ def test_an_answer_after_an_interruption_has_a_line_of_its_own(
     sink.response_done(ResponseEnd("two", 0, "completed", "", "", 1))
     first = ["agent: Hello, Nothing is"] if lines == 1 else ["agent: Hello,", "agent: Nothing is"]
     assert capsys.readouterr().out.splitlines() == [*first, "agent: Yes"]
+
+
+def constant(dbfs: float) -> Pcm:
+    return np.full(FRAME_SAMPLES, 10 ** (dbfs / 20), np.float32)
+
+
+def test_the_meters_show_both_sides_between_responses(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every third frame, on the line that the next words clear."""
+    sink = ConsoleSink(Silent(), meters=True)
+    for you, agent in ((-60, -60), (-45, -15), (0, -30), (-30, 0), (-15, -45), (-80, -120)):
+        sink.heard(constant(you))
+        pcm = constant(agent)
+        sink.output(OutputFrame(0, 1, 1, pcm, "", 3, False, False, None, 0.0, 0.0, pcm))
+    drawn = [f"you {'#' * 20}  agent {'#' * 10}{'.' * 10}", f"you {'.' * 20}  agent {'.' * 20}"]
+    assert capsys.readouterr().err == "".join(f"\r{line}" for line in drawn)
+    sink.response_started(ResponseInfo("one", 0, False, None))
+    for _ in range(6):
+        say(sink, "")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("agent:", "\r\033[K"), "no levels among the words"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_the_meters_are_drawn_on_terminals(
+    terminal: bool, spoken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stderr = StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: terminal)
+    monkeypatch.setattr("sys.stderr", stderr)
+    source = WavSource(spoken, tail_s=1.0, paced=False)
+    outlet = WavOutlet(tmp_path / "out.wav")
+    await converse(EchoEngine(max_sessions=1), Settings(), source, outlet)
+    assert ("you " in stderr.getvalue()) == terminal
 
 
 class Interrupted(WavSource):
