@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, Protocol
@@ -180,14 +180,17 @@ class Session:
 
     # Input.
 
-    def append(self, samples: Samples) -> None:
-        """Take samples of any number; refuse them whole where they would overflow."""
+    def append(self, samples: Samples, *, held_back: bool = False) -> None:
+        """Take samples of any number; refuse them whole where they would overflow.
+
+        `held_back` says that a resampler keeps something of this audio, perhaps all of it.
+        """
         if self.state != "open":
             return
         self.check_room(samples.size)
         if not self._heard():
             return
-        self._appended_since_commit = self._appended_since_commit or samples.size > 0
+        self._appended_since_commit |= samples.size > 0 or held_back
         if self._clock is not None:
             self._clock.appended(samples.size / SAMPLE_RATE)
         self._intake.append(samples, self._loop.time())
@@ -201,19 +204,20 @@ class Session:
         if self.state == "open" and self._heard():
             self._intake.push(pcm, self._loop.time(), clocked=clocked)
 
-    def commit(self, *, final: bool = True, tail: Samples | None = None) -> None:
+    def commit(self, *, final: bool = True, tail: Callable[[], Samples] | None = None) -> None:
         """Acknowledge the appended audio; a final commit zero-pads what is left and steps it.
 
-        `tail` is what a resampler still held of that audio.
+        `tail` gives what a resampler still holds of that audio; it is not asked for by a commit
+        that is refused or not final.
         """
         if not self._appended_since_commit:
             raise SessionError(
                 "input_audio_buffer_empty", "nothing was appended since the last commit"
             )
         self._appended_since_commit = False
-        if tail is not None:
-            self._intake.append(tail, self._loop.time())
         if final:
+            if tail is not None:
+                self._intake.append(tail(), self._loop.time())
             self._intake.pad(self._loop.time())
         if self._clock is not None:
             self._clock.turn_given()

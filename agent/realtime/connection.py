@@ -237,7 +237,7 @@ class Connection:
         size = len(event.audio) if isinstance(event.audio, str) else 0
         self._open_session.check_room(_samples_at_most(size, wanted))
         samples = self._decoder.decode(event.audio, wanted)
-        self._open_session.append(samples)
+        self._open_session.append(samples, held_back=size > 0)
         if self._user_speech is not None:
             for label in self._user_speech.hear(samples):
                 self.projection.emit(label)
@@ -254,7 +254,7 @@ class Connection:
 
     def _commit(self, event: client.InputCommit) -> None:
         session = self._open_session
-        session.commit(final=event.final, tail=self._decoder.flush() if event.final else None)
+        session.commit(final=event.final, tail=self._decoder.flush)
         self._items.committed(session)
         if event.response_create:
             session.create_response(None, event.event_id)
