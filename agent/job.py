@@ -101,10 +101,10 @@ async def _refuse(ctx: JobContext, refusal: SessionError) -> None:
         return
     note = Transcript(ctx.room.local_participant, lambda: "")
     note.state(0, "refused", code=refusal.code, message=refusal.message)
-    writing = asyncio.create_task(note.run())
-    await asyncio.sleep(READ_SECONDS)
-    note.finish()
-    await writing
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(note.run())
+        await asyncio.sleep(READ_SECONDS)
+        note.finish()
 
 
 async def _empty(ctx: JobContext) -> None:

@@ -78,6 +78,9 @@ class Items:
             for number, part in enumerate(content)
             if part.get("audio") is not None
         }
+        if len(sound) > 1:
+            # Appended one by one, the first would be kept where a later one is refused.
+            raise SessionError("bad_event", "an item carries one sound", param=list(sound)[1])
         return stored, sound
 
     def create(self, item: Item, after: str | None) -> None:

@@ -68,6 +68,7 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     (append(audio=PCM, format={"type": "audio/pcm", "rate": 1}), "format.rate"),
     (item(7), "item.content"),
     (item({"type": "input_text"}, {"type": "input_audio", "audio": "*"}), "item.content.1.audio"),
+    (item(*2 * [{"type": "input_audio", "audio": PCM}]), "item.content.1.audio"),
 ]
 
 
