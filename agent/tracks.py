@@ -77,7 +77,7 @@ class Tracks:
         await running.stream.aclose()
 
     async def media(self) -> list[dict[str, Any]]:
-        """Concealment and delay of each track, as WebRTC counts them."""
+        """What WebRTC made up, put in and took out of each track, in samples, and its delay."""
         return [
             {"track": sid, **inbound}
             for sid, running in tuple(self._running.items())
@@ -92,6 +92,8 @@ def _inbound(stats: list[Any]) -> list[dict[str, Any]]:
             "samples": entry.total_samples_received,
             "concealed_samples": entry.concealed_samples,
             "silent_concealed_samples": entry.silent_concealed_samples,
+            "inserted_samples": entry.inserted_samples_for_deceleration,
+            "removed_samples": entry.removed_samples_for_acceleration,
             "jitter_buffer_delay_s": entry.jitter_buffer_delay,
             "jitter_buffer_emitted": entry.jitter_buffer_emitted_count,
         }

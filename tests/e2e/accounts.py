@@ -85,4 +85,20 @@ def waiting(account: Account) -> int:
 
 def concealed_frames(account: Account) -> float:
     """Sound that came too late or never, and that WebRTC made up; of a call that goes on."""
-    return sum(media["concealed_samples"] for media in account["media"]) / CONCEALED_A_FRAME
+    return _media(account, "concealed_samples")
+
+
+def delayed_frames(account: Account) -> float:
+    """What WebRTC put before sound, which is heard later by as much: made up, or stretched."""
+    made_up = _media(account, "concealed_samples") - _media(account, "silent_concealed_samples")
+    return made_up + _media(account, "inserted_samples")
+
+
+def hastened_frames(account: Account) -> float:
+    """What WebRTC took out of sound, so that the rest is heard sooner by as much."""
+    return _media(account, "removed_samples")
+
+
+def _media(account: Account, kind: str) -> float:
+    """In frames, of all tracks."""
+    return sum(media[kind] for media in account["media"]) / CONCEALED_A_FRAME
