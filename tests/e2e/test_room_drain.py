@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from tests.e2e.sounds import chirp, chirp_times, last_recording
 pytestmark = pytest.mark.e2e
 CHIRP_SECONDS = 8
 CHIRP_FRAMES = round(CHIRP_SECONDS / 0.08)
+MOST_EXCUSED = 0.08 * CHIRP_FRAMES
+"""Frames that a busy machine may bring too late, there and back: twice what was seen on one."""
 EDGES = 1.25
 """What a frame that was lost takes with it of its neighbours, fading out and in."""
 
@@ -38,8 +41,8 @@ EDGES = 1.25
 async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
     livekit: LiveKitServer, start_worker: WorkerFactory, tmp_path: Path, room_name: str
 ) -> None:
-    # One more than the calls: who draws back does so because it drains.
-    first = await start_worker("--max-sessions", "3", "--record", str(tmp_path))
+    # By load it would be the next call's as well as the other: who draws back does so by draining.
+    first = await start_worker("--max-sessions", "8", "--record", str(tmp_path))
     callers = [Caller(livekit.url, f"{room_name}-{number}") for number in range(2)]
     for who in callers:
         await who.connect()
@@ -51,9 +54,12 @@ async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
     playing = [asyncio.create_task(who.say(chirp(CHIRP_SECONDS))) for who in callers]
     first.signal(signal.SIGTERM)
     await first.reach("readiness to end", lambda: first.ready()["status"] == 503)
-    async with Caller(livekit.url, f"{room_name}-new") as new:
-        await new.until_agent()
-        assert second.ready()["used_slots"] == 1
+    async with AsyncExitStack() as new_calls:
+        for taken in (1, 2):
+            new = Caller(livekit.url, f"{room_name}-new-{taken}")
+            await new_calls.enter_async_context(new)
+            await new.until_agent()
+            assert second.ready()["used_slots"] == taken
         await asyncio.gather(*playing)
         for who in callers:
             await who.until("the end of the chirp", lambda who=who: who.states[-1] == "listening")
@@ -62,6 +68,7 @@ async def test_drain_finishes_calls_and_the_next_goes_to_the_other_worker(
         check_nothing_lost(was, now)
         late = named_late(now) - named_late(was)
         on_the_way = (await changed_samples(who) - changed_before) / CONCEALED_A_FRAME
+        assert late + on_the_way <= MOST_EXCUSED, "too much came late for a judgement"
         check_heard(who, late, on_the_way)
         assert first.running, "it ended before the last call did"
         await who.leave()
