@@ -10,20 +10,15 @@ import pytest
 from livekit import rtc
 
 from agent import rpc
-from tests.e2e.accounts import check_chain, check_loss
+from model import FRAME_SAMPLES
+from tests.e2e.accounts import Account, check_chain, check_loss
 from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.loudness import ALONE, ROBOT, TOGETHER, TONES, check_alone, check_together
 from tests.e2e.patience import within
 from tests.e2e.processes import LiveKitServer, WorkerProcess
+from tests.e2e.same_call import check_ended, check_goes_on, heard_again
 from tests.e2e.sounds import last_recording, pause, strength, tone
-from tests.e2e.vanishing import (
-    check_ended,
-    check_goes_on,
-    heard_again,
-    until_lost,
-    vanish,
-    watcher_in,
-)
+from tests.e2e.vanishing import until_lost, vanish, watcher_in
 
 pytestmark = pytest.mark.e2e
 GRACE_SECONDS = 8
@@ -42,6 +37,14 @@ REFUSED = (
 )
 """Method, payload and code, where nothing is being said."""
 HALF_A_SECOND = EAR_RATE // 2
+MOST_ON_THE_WAY = 8
+"""Frames between a microphone and the engine."""
+LEAST_MUTED, SILENT_PEAK = 10, 0.001
+INTERRUPTIONS = {
+    800: rtc.SimulateScenarioKind.SIMULATE_SIGNAL_RECONNECT,
+    1000: rtc.SimulateScenarioKind.SIMULATE_MIGRATION,
+}
+"""By the Hz said afterwards: one resumes its connection; the other cannot, and has a new one."""
 
 
 # contract: H1, H2
@@ -138,6 +141,46 @@ async def test_a_microphone_that_is_published_anew_is_heard_in_the_same_call(
     assert before["media"][0]["track"] != after["media"][0]["track"]
     await check_ended(echo_worker, before["session"])
     check_goes_on(before, after)
+
+
+# contract: H2, H4
+async def test_muted_resumed_and_migrated_it_is_the_same_call(
+    livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
+) -> None:
+    async with Caller(livekit.url, room_name) as who:
+        await who.until_agent()
+        first = await heard_again(who, 500)
+        muted = await say_muted(who)
+        accounts = [first, muted[1], await heard_again(who, 600)]
+        for hz, interruption in INTERRUPTIONS.items():
+            await interrupt(who, interruption)
+            accounts.append(await heard_again(who, hz))
+    await check_ended(echo_worker, first["session"])
+    check_goes_on(*accounts)
+    begin, end = (account["frames"]["stepped"] for account in muted)
+    frames = last_recording(echo_worker.folder)["pcm"].reshape(-1, FRAME_SAMPLES)
+    silent = frames[begin + MOST_ON_THE_WAY : end]
+    print(f"{len(silent)} frames while muted, peak {np.abs(silent).max()}")
+    assert len(silent) >= LEAST_MUTED and np.abs(silent).max() < SILENT_PEAK
+
+
+async def say_muted(who: Caller) -> tuple[Account, Account]:
+    """Something that nobody is to hear; the account at the mute and before the end of it."""
+    assert who.track is not None
+    who.track.mute()
+    begin = await who.stats()
+    await who.say(tone(900, 2))
+    end = await who.stats()
+    who.track.unmute()
+    return begin, end
+
+
+async def interrupt(who: Caller, kind: rtc.SimulateScenarioKind.ValueType) -> None:
+    """Break this person's connection, until the library has mended it."""
+    mended: list[bool] = []
+    who.room.on("reconnected", lambda: mended.append(True))
+    await who.room.simulate_scenario(kind)
+    await who.until("the connection to be mended", lambda: mended)
 
 
 # contract: H4

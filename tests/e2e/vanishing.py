@@ -1,18 +1,16 @@
-"""People who vanish from a room and come back, and whether the call was one all the while."""
+"""People who vanish from a room, and the server's news of it."""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
 import signal
-from itertools import pairwise
 
 from agent.people import CLEAN_REASONS
-from tests.e2e.accounts import Account, check_chain
-from tests.e2e.caller import EAR_RATE, Caller
-from tests.e2e.processes import LiveKitServer, WorkerProcess
-from tests.e2e.sounds import last_recording, strength, tone
-from tests.fakes.echo import PREFILL_POSITIONS
+from tests.e2e.accounts import Account
+from tests.e2e.caller import Caller
+from tests.e2e.processes import LiveKitServer
+from tests.e2e.sounds import tone
 
 
 def _stay(url: str, room: str, identity: str, pipe: object) -> None:
@@ -56,33 +54,3 @@ async def until_lost(watcher: Caller, identity: str) -> Account:
     await watcher.until("news of the loss", lambda: identity not in others)
     assert lost.disconnect_reason not in CLEAN_REASONS
     return await watcher.stats()
-
-
-async def heard_again(who: Caller) -> Account:
-    """The agent's account once what this person says comes back."""
-    await who.until("the agent", lambda: who.agent is not None)
-    await who.until("the agent's track", lambda: who.heard)
-    await who.say(tone(700, 2))
-    await who.until("its echo", lambda: strength(who.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1)
-    return await who.stats()
-
-
-def check_goes_on(*accounts: Account) -> None:
-    """One session and one epoch, whose model takes one position for each frame."""
-    for earlier, later in pairwise(accounts):
-        assert (later["session"], later["epoch"]) == (earlier["session"], 0)
-        assert later["position"] > earlier["position"]
-        stepped = later["frames"]["stepped"]
-        assert later["position"] == PREFILL_POSITIONS + stepped - 1, "skipped or stepped twice"
-    assert later["hearing"]["frames_in"] > earlier["hearing"]["frames_in"]
-
-
-async def check_ended(worker: WorkerProcess, session: str) -> None:
-    """Somebody left this call on purpose, and it was one from its first frame to its last."""
-    account = await worker.ended(session)
-    assert account["reason"] == "participant_left"
-    check_chain(account)
-    recorded = last_recording(worker.folder)
-    assert recorded["seqs"].tolist() == list(range(1, len(recorded["seqs"]) + 1))
-    assert not recorded["epochs"].any()
-    await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
