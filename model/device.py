@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from model.core import Sampling
+from model.faults import DeviceFault
 from model.graphs import capture_or_eager, unpack
 from model.prefill import Prefill, Prefix
 from model.prompt import Prompt
@@ -62,4 +63,14 @@ class DeviceStepper:
 
     @torch.inference_mode()
     def step(self, rows: range, frames: StepInput) -> StepOutput:
-        return unpack(self._step(rows, frames), rows, self.rows)
+        """Commits last, once the answer lies on the host: what raises before changed nothing.
+
+        A commit that raises may have adopted one part of the state and not the rest, which no
+        second try could mend. So it is a `DeviceFault` at once.
+        """
+        output = unpack(self._step(rows, frames), rows, self.rows)
+        try:
+            self._step.commit(rows, frames)
+        except Exception as error:
+            raise DeviceFault(f"a commit broke off: {error}") from error
+        return output

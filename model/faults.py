@@ -31,9 +31,14 @@ def raise_if_device(error: Exception) -> None:
 
 
 def run_twice(step: Callable[[], T], on_retry: Callable[[], None]) -> T:
-    """Run `step`, once more if it raises: a step commits last, so its state is unchanged."""
+    """Run `step`, once more if it raises: a step commits last, so its state is unchanged.
+
+    Raises `DeviceFault` where the second try raises too, and at once what is one already.
+    """
     try:
         return step()
+    except DeviceFault:
+        raise
     except Exception as error:
         raise_if_device(error)
         log.warning("a step raised and is tried once more: %s", error, exc_info=error)

@@ -33,9 +33,15 @@ FIRST_CUT = 256
 
 
 class PackedStep(Protocol):
-    """Steps `rows` and returns their packed rows `[R, WIDTH]` on the host."""
+    """A step in two parts, so that all that may raise comes before anything has changed."""
 
-    def __call__(self, rows: range, frames: StepInput) -> NDArray[np.float32]: ...
+    def __call__(self, rows: range, frames: StepInput) -> NDArray[np.float32]:
+        """Step `rows` to their packed rows `[R, WIDTH]` on the host; commits nothing."""
+        ...
+
+    def commit(self, rows: range, frames: StepInput) -> None:
+        """Adopt that step, the last that was called, where `frames` says that a row moves on."""
+        ...
 
 
 def pack(output: FrameOutput) -> Tensor:
@@ -73,19 +79,20 @@ class EagerStep:
         self._step, self._device, self._cut = step, device, cut
 
     def __call__(self, rows: range, frames: StepInput) -> NDArray[np.float32]:
-        section = slice(rows.start, rows.stop)
-        pcm, stepped, held = (
-            torch.from_numpy(array[section]).to(self._device)
-            for array in (frames.pcm, frames.stepped, frames.held)
-        )
-        positions = frames.positions[section] if self._cut else None
+        held = self._take(frames.held, rows)
+        positions = frames.positions[rows.start : rows.stop] if self._cut else None
         if frames.codes is None:
-            output = self._step.step(rows, pcm, stepped, held, positions)
+            output = self._step.step(rows, self._take(frames.pcm, rows), held, positions)
         else:
-            user = torch.from_numpy(frames.codes[section]).to(self._device)
-            output = self._step.step_codes(rows, user, stepped, held, positions)
+            output = self._step.step_codes(rows, self._take(frames.codes, rows), held, positions)
         packed: NDArray[np.float32] = pack(output).cpu().numpy()
         return packed
+
+    def commit(self, rows: range, frames: StepInput) -> None:
+        self._step.commit(rows, self._take(frames.stepped, rows))
+
+    def _take(self, array: NDArray[np.generic], rows: range) -> Tensor:
+        return torch.from_numpy(array[rows.start : rows.stop]).to(self._device)
 
 
 def ring_cuts(capacity: int) -> tuple[int, ...]:
@@ -109,7 +116,10 @@ class StaticStep:
         self._host_inputs = _buffers(step.slots, torch.device("cpu"), pinned=pinned)
         self._output = torch.zeros(step.slots, WIDTH, device=device)
         self._host_output = torch.zeros(step.slots, WIDTH, pin_memory=pinned)
-        self._launch = self._capture_all() if pinned else self._plain_calls()
+        self._pool = torch.cuda.graph_pool_handle() if pinned else None
+        # The largest first, so that the others find their memory in its.
+        self._launch = {cut: self._made(partial(self._run, cut)) for cut in self._cuts[::-1]}
+        self._adopt = self._made(self._commit)
 
     def __call__(self, rows: range, frames: StepInput) -> NDArray[np.float32]:
         assert len(rows) == self._slots and frames.codes is None
@@ -124,36 +134,38 @@ class StaticStep:
         packed: NDArray[np.float32] = self._host_output.numpy()
         return packed
 
+    def commit(self, rows: range, frames: StepInput) -> None:
+        assert len(rows) == self._slots
+        self._adopt()
+
     def _cut_for(self, positions: Sequence[int]) -> int:
         longest = max(positions)
         return next((cut for cut in self._cuts if longest < cut), self._cuts[-1])
 
     def _run(self, cut: int) -> None:
         """One step as if the longest call were about to fill the last cell of the cut."""
-        pcm, stepped, held = self._inputs
+        pcm, _, held = self._inputs
         positions = [cut - 1] * self._slots
-        output = self._step.step(range(self._slots), pcm, stepped, held, positions)
+        output = self._step.step(range(self._slots), pcm, held, positions)
         self._output.copy_(pack(output))
 
-    def _plain_calls(self) -> dict[int, Callable[[], None]]:
-        return {cut: partial(self._run, cut) for cut in self._cuts}
+    def _commit(self) -> None:
+        self._step.commit(range(self._slots), self._inputs[1])
 
-    def _capture_all(self) -> dict[int, Callable[[], None]]:
-        """The largest first, so that the others find their memory in its."""
-        self._pool = torch.cuda.graph_pool_handle()
-        return {cut: self._capture(cut).replay for cut in reversed(self._cuts)}
+    def _made(self, work: Callable[[], None]) -> Callable[[], None]:
+        return work if self._pool is None else self._capture(work).replay
 
-    def _capture(self, cut: int) -> torch.cuda.CUDAGraph:
-        """Warm up on a side stream, as capture demands, then record one step."""
+    def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """Warm up on a side stream, as capture demands, then record the work once."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(CAPTURE_WARMUPS):
-                self._run(cut)
+                work()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            self._run(cut)
+            work()
         return graph
 
 

@@ -79,14 +79,14 @@ class OfflineBatch:
     def step(self, pcm: NDArray[np.float32], live: NDArray[np.bool_]) -> OfflineFrame:
         """One frame `[B, 1920]` of every row where `live` `[B]`. Raises `RowFailed`."""
         rows, held = range(self.rows), self._tensor(np.zeros(self.rows, np.bool_))
-        wave, stepped = self._tensor(pcm), self._tensor(live)
-        return self._emit(self._step.step(rows, wave, stepped, held, self._positions), live)
+        wave = self._tensor(pcm)
+        return self._emit(self._step.step(rows, wave, held, self._positions), live)
 
     def step_codes(self, codes: NDArray[np.int64], live: NDArray[np.bool_]) -> OfflineFrame:
         """As `step`, with the user's codes `[B, 8]` in place of sound. Raises `RowFailed`."""
         rows, held = range(self.rows), self._tensor(np.zeros(self.rows, np.bool_))
-        user, stepped = self._tensor(codes), self._tensor(live)
-        return self._emit(self._step.step_codes(rows, user, stepped, held, self._positions), live)
+        user = self._tensor(codes)
+        return self._emit(self._step.step_codes(rows, user, held, self._positions), live)
 
     def _admit(self, checkpoint: Checkpoint, slot: int, spec: SessionSpec) -> None:
         if spec.voice not in self.info.voices:
@@ -103,6 +103,7 @@ class OfflineBatch:
         bad = np.flatnonzero(live & ~output.finite.cpu().numpy())
         if len(bad):
             raise RowFailed(int(bad[0]), self._frames)
+        self._step.commit(range(self.rows), self._tensor(live))
         self._frames += 1
         self._positions = [at + int(on) for at, on in zip(self._positions, live, strict=True)]
         tokens = output.text.cpu().numpy()

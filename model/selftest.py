@@ -154,7 +154,7 @@ def _idle_step(step: FrameStep, position: int) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(0)
     pcm = 0.1 * torch.randn(FRAME_SAMPLES, generator=generator).expand(rows, -1)
     pcm, idle = pcm.to(ring.k.device), torch.zeros(rows, dtype=torch.bool, device=ring.k.device)
-    output = step.step(range(rows), pcm, idle, idle, [position] * rows)
+    output = step.step(range(rows), pcm, idle, [position] * rows)
     cell = position % step.config.lm.context
     written = (cache[:, :, :, cell].transpose(0, 1).clone() for cache in (ring.k, ring.v))
     return output.pcm, output.text, output.codes, *written

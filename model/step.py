@@ -1,8 +1,8 @@
-"""One whole frame for some of the slots: encode, language model, decode, and only then commit.
+"""One whole frame for some of the slots: encode, language model, decode; the commit is apart.
 
-`FrameStep` owns the state of all slots. A step reads committed state, stages what follows and
-commits last, so a step that raises can be repeated. It never waits for the device, and its shapes
-depend on the number of rows alone. Knows nothing of calls, queues or clocks.
+`FrameStep` owns the state of all slots. A step reads committed state and stages what follows;
+whoever asked for it commits last, so a step that raises can be repeated. It never waits for the
+device, and its shapes depend on the number of rows alone. Knows nothing of calls, queues or clocks.
 """
 
 from __future__ import annotations
@@ -85,11 +85,10 @@ class FrameStep:
         self,
         rows: range,
         pcm: Tensor,
-        stepped: Tensor,
         held: Tensor,
         positions: Sequence[int] | None = None,
     ) -> FrameOutput:
-        """Step slots `rows` with `pcm` `[R, 1920]`; only rows `stepped` `[R]` move on.
+        """Step slots `rows` with `pcm` `[R, 1920]`; commits nothing.
 
         `positions` are the rows' next positions on the host, 0 for idle ones: attention is cut to
         the longest. Without them it runs over whole rings, as a captured graph must.
@@ -102,27 +101,25 @@ class FrameStep:
         )
         heard = torch.isfinite(latent.sum(-1))
         codes = self.codec.quantizer.encode(latent)
-        return self._answer(rows, codes, heard, stepped, held, positions)
+        return self._answer(rows, codes, heard, held, positions)
 
     @torch.inference_mode()
     def step_codes(
         self,
         rows: range,
         codes: Tensor,
-        stepped: Tensor,
         held: Tensor,
         positions: Sequence[int] | None = None,
     ) -> FrameOutput:
         """`step` with the user's codes `[R, 8]` in place of sound; the encoder rests."""
-        heard = torch.ones_like(stepped)
-        return self._answer(rows, codes, heard, stepped, held, positions)
+        heard = torch.ones_like(held)
+        return self._answer(rows, codes, heard, held, positions)
 
     def _answer(
         self,
         rows: range,
         codes: Tensor,
         heard: Tensor,
-        stepped: Tensor,
         held: Tensor,
         positions: Sequence[int] | None,
     ) -> FrameOutput:
@@ -132,10 +129,17 @@ class FrameStep:
         cells = self._codec_cells(rows, positions)
         pcm = self.codec.decode(said.codes, codec_state, carry, cells)
         finite = heard & said.finite & torch.isfinite(pcm.sum(-1))
-        self.lm_slots.commit(rows, stepped)
-        codec_state.commit(stepped)
-        carry.commit(stepped)
         return FrameOutput(pcm, said.text, said.codes, finite, said.position)
+
+    @torch.inference_mode()
+    def commit(self, rows: range, stepped: Tensor) -> None:
+        """Adopt what the last step of `rows` staged, where `stepped` `[R]` is true.
+
+        Last of all: from its first write on the step must not be repeated, even where this raises.
+        """
+        self.lm_slots.commit(rows, stepped)
+        self.codec_state.rows(rows.start, rows.stop).commit(stepped)
+        self.carry.rows(rows.start, rows.stop).commit(stepped)
 
     def _codec_cells(self, rows: range, positions: Sequence[int] | None) -> int:
         if positions is None:

@@ -108,5 +108,8 @@ class Stepper(Protocol[PromptT_contra, PrefixT]):
         ...
 
     def step(self, rows: range, frames: StepInput) -> StepOutput:
-        """Step the rows that have a frame. A raise leaves every row's state unchanged."""
+        """Step the rows that have a frame.
+
+        A raise leaves every row's state unchanged, or it is a `DeviceFault`.
+        """
         ...

@@ -36,11 +36,12 @@ def run_calls(
         positions.append(prompt.positions)
     joiners = [TextJoiner(checkpoint.tokenizer) for _ in people]
     progress = Progress("calls", max_frames)
-    yes = torch.ones(len(people), dtype=torch.bool)
+    rows, yes = range(len(people)), torch.ones(len(people), dtype=torch.bool)
     for frame in range(max_frames):
         pcm = torch.from_numpy(np.stack([person.speak() for person in people]))
         at = [position + frame for position in positions]
-        out = step.step(range(len(people)), pcm, yes, ~yes, at)
+        out = step.step(rows, pcm, ~yes, at)
+        step.commit(rows, yes)
         for row, person in enumerate(people):
             text = joiners[row].push(int(out.text[row]))
             person.hear(text, out.pcm[row].numpy())

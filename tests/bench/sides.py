@@ -180,4 +180,6 @@ class OurFrame:
         """`[B, 1920]` to the same."""
         positions = [self.position] * self.rows
         self.position += 1
-        return self.step.step(range(self.rows), pcm, self.all, self.none, positions).pcm
+        output = self.step.step(range(self.rows), pcm, self.none, positions)
+        self.step.commit(range(self.rows), self.all)
+        return output.pcm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -60,6 +61,12 @@ def sound(frame: int) -> Tensor:
     return 0.1 * torch.randn(SLOTS, FRAME_SAMPLES, generator=generator)
 
 
+def advance(step: FrameStep, pcm: Tensor, positions: Sequence[int] | None = None) -> FrameOutput:
+    output = step.step(ROWS, pcm, NOBODY, positions)
+    step.commit(ROWS, ALL)
+    return output
+
+
 def same(ours: FrameOutput, theirs: FrameOutput, row: int) -> bool:
     pairs = ((ours.pcm, theirs.pcm), (ours.text, theirs.text), (ours.codes, theirs.codes))
     return all(torch.equal(a[row], b[row]) for a, b in pairs)
@@ -76,10 +83,10 @@ def test_a_step_that_raises_has_changed_nothing(monkeypatch: pytest.MonkeyPatch)
     for frame in range(25):
         monkeypatch.setattr(StreamingMimi, "decode", fails)
         with pytest.raises(RuntimeError, match="no memory"):
-            troubled.step(ROWS, sound(999), ALL, NOBODY)
+            advance(troubled, sound(999))
         monkeypatch.setattr(StreamingMimi, "decode", right)
-        ours = troubled.step(ROWS, sound(frame), ALL, NOBODY)
-        theirs = calm.step(ROWS, sound(frame), ALL, NOBODY)
+        ours = advance(troubled, sound(frame))
+        theirs = advance(calm, sound(frame))
         assert all(same(ours, theirs, row) for row in ROWS)
 
 
@@ -90,11 +97,11 @@ def test_a_step_that_raises_has_changed_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_nan_in_the_state_of_one_row_is_flagged_there_alone(stage: str) -> None:  # contract: I5
     broken, whole = seated(), seated()
     for frame in range(3):
-        broken.step(ROWS, sound(frame), ALL, NOBODY)
-        whole.step(ROWS, sound(frame), ALL, NOBODY)
+        advance(broken, sound(frame))
+        advance(whole, sound(frame))
     broken.state_tensors(1)[stage].fill_(torch.nan)
-    ours = broken.step(ROWS, sound(3), ALL, NOBODY)
-    theirs = whole.step(ROWS, sound(3), ALL, NOBODY)
+    ours = advance(broken, sound(3))
+    theirs = advance(whole, sound(3))
     assert ours.finite.tolist() == [True, False, True]
     assert theirs.finite.tolist() == [True] * SLOTS
     assert same(ours, theirs, 0) and same(ours, theirs, 2)
@@ -103,19 +110,19 @@ def test_nan_in_the_state_of_one_row_is_flagged_there_alone(stage: str) -> None:
 def test_nan_in_the_sound_is_flagged() -> None:
     step, pcm = seated(), sound(0)
     pcm[2, 100] = torch.nan
-    assert step.step(ROWS, pcm, ALL, NOBODY).finite.tolist() == [True, True, False]
+    assert advance(step, pcm).finite.tolist() == [True, True, False]
 
 
 def test_a_poisoned_slot_is_as_new_after_admission() -> None:  # contract: A5, I6
     used, fresh = seated(), seated()
     for frame in range(5):
-        used.step(ROWS, sound(frame), ALL, NOBODY)
+        advance(used, sound(frame))
     for slot in ROWS:
         used.poison(slot)
         used.admit(slot, prefix(), None)
     for frame in range(30):
-        ours = used.step(ROWS, sound(frame), ALL, NOBODY)
-        theirs = fresh.step(ROWS, sound(frame), ALL, NOBODY)
+        ours = advance(used, sound(frame))
+        theirs = advance(fresh, sound(frame))
         assert all(same(ours, theirs, row) for row in ROWS)
 
 
@@ -123,8 +130,8 @@ def test_cutting_rings_to_the_longest_call_changes_no_bit() -> None:
     cut, whole = seated(), seated()
     for frame in range(40):
         positions = [prefix().positions + frame] * SLOTS
-        ours = cut.step(ROWS, sound(frame), ALL, NOBODY, positions)
-        theirs = whole.step(ROWS, sound(frame), ALL, NOBODY)
+        ours = advance(cut, sound(frame), positions)
+        theirs = advance(whole, sound(frame))
         assert all(same(ours, theirs, row) for row in ROWS)
 
 
@@ -136,14 +143,15 @@ def test_codes_take_the_place_of_sound() -> None:
             state = by_codes.codec_state.rows(0, SLOTS)
             pcm = sound(frame)[:, None]
             codes = by_codes.codec.encode(pcm, state, carry, by_codes.codec.capacity)
-        ours = by_codes.step_codes(ROWS, codes, ALL, NOBODY)
-        theirs = by_sound.step(ROWS, sound(frame), ALL, NOBODY)
+        ours = by_codes.step_codes(ROWS, codes, NOBODY)
+        by_codes.commit(ROWS, ALL)
+        theirs = advance(by_sound, sound(frame))
         assert all(same(ours, theirs, row) for row in ROWS)
 
 
 def test_first_live_frame_is_at_the_end_of_the_prompt() -> None:
     step = seated()
-    out = step.step(ROWS, sound(0), ALL, NOBODY)
+    out = advance(step, sound(0))
     assert out.position.tolist() == [prefix().positions] * SLOTS
     assert out.pcm.shape == (SLOTS, FRAME_SAMPLES)
     assert out.codes[:, 1:].tolist() != [list(CONFIG.silence_codes[1:])] * SLOTS
@@ -155,7 +163,7 @@ def test_seeded_calls_stand_beside_greedy_ones() -> None:
     for slot, sampling in enumerate((None, Sampling(seed=4), None)):
         mixed.admit(slot, prefix(), sampling)
     for frame in range(10):
-        ours = mixed.step(ROWS, sound(frame), ALL, NOBODY)
-        theirs = greedy.step(ROWS, sound(frame), ALL, NOBODY)
+        ours = advance(mixed, sound(frame))
+        theirs = advance(greedy, sound(frame))
         assert same(ours, theirs, 0) and same(ours, theirs, 2)
     assert not same(ours, theirs, 1)

@@ -62,6 +62,7 @@ def run(make: Callable[[FrameStep], PackedStep], crossing: int) -> list[np.ndarr
         positions = [origin + index for origin in step.origins]
         frames = StepInput(pcm, stepped, np.zeros(SLOTS, np.bool_), positions)
         packed.append(form(range(SLOTS), frames)[:2].copy())
+        form.commit(range(SLOTS), frames)
     return packed
 
 

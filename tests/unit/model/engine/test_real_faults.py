@@ -10,6 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from model import device, graphs
+from model.lm_slots import LMSlots
+from model.mimi.codec import MimiState
+from model.state import Carry
 from tests.conftest import SEED
 from tests.unit.model.engine.real import RealCaller, RealRig, Said, Track
 
@@ -105,9 +109,15 @@ def test_nan_in_one_call_at_any_stage_fails_it_alone(
     assert rig.engine.stats().failed_rows == TRIALS
 
 
-def raise_in(rig: RealRig, where: str, times: int) -> None:
+def raise_in(rig: RealRig, where: str, times: int, patch: pytest.MonkeyPatch) -> None:
     """The named stage raises after it has done its work, the next `times` times."""
-    owner = rig.step.codec if where in ("encode_latent", "decode") else rig.step.lm_slots
+    owners: dict[str, object] = {
+        "encode_latent": rig.step.codec,
+        "decode": rig.step.codec,
+        "step": rig.step.lm_slots,
+    }
+    owners |= {"pack": graphs, "unpack": device}
+    owner = owners[where]
     work: Callable[..., Any] = getattr(owner, where)
     left = [times]
 
@@ -118,19 +128,19 @@ def raise_in(rig: RealRig, where: str, times: int) -> None:
             raise RuntimeError(f"{where} raised")
         return result
 
-    setattr(owner, where, work_then_raise)
+    patch.setattr(owner, where, work_then_raise)
 
 
 # contract: I5
-@pytest.mark.parametrize("where", ["encode_latent", "step", "decode"])
+@pytest.mark.parametrize("where", ["encode_latent", "step", "decode", "pack", "unpack"])
 def test_a_step_that_raises_once_is_retried_bit_equally(
-    where: str, alone: list[tuple[Track, list[Said]]]
+    where: str, alone: list[tuple[Track, list[Said]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = RealRig(SLOTS)
     callers = seat(rig, alone)
     for turn in range(8):
         if turn in (0, 5):
-            raise_in(rig, where, 1)
+            raise_in(rig, where, 1, monkeypatch)
         play_round(rig, callers)
     for caller, (_, expected) in zip(callers, alone, strict=True):
         assert caller.of_epoch(0) == expected[:8]
@@ -138,12 +148,35 @@ def test_a_step_that_raises_once_is_retried_bit_equally(
 
 
 # contract: I5
+@pytest.mark.parametrize("part", ["language model", "codec", "carries"])
+def test_a_commit_that_breaks_off_is_a_device_fault_at_once(
+    part: str, alone: list[tuple[Track, list[Said]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was adopted before cannot be told from what was not: no second try could be right."""
+    owners: dict[str, type] = {"language model": LMSlots, "codec": MimiState, "carries": Carry}
+    rig = RealRig(SLOTS)
+    callers = seat(rig, alone)
+    play_round(rig, callers)
+
+    def breaks(*args: object) -> None:
+        raise RuntimeError("the commit raised")
+
+    monkeypatch.setattr(owners[part], "commit", breaks)
+    for caller in callers:
+        caller.play()
+    rig.tick(2)
+    assert all([f.code for f in caller.failures] == ["engine_fault"] for caller in callers)
+    assert all(len(caller.results) == 1 for caller in callers), "nothing is heard of that step"
+    assert rig.engine.stats().faulted and not rig.engine.stats().retried_steps
+
+
+# contract: I5
 def test_a_step_that_raises_twice_ends_every_call_with_engine_fault(
-    alone: list[tuple[Track, list[Said]]],
+    alone: list[tuple[Track, list[Said]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = RealRig(SLOTS)
     callers = seat(rig, alone)
-    raise_in(rig, "decode", 2)
+    raise_in(rig, "decode", 2, monkeypatch)
     for caller in callers:
         caller.play()
     rig.tick(2)
