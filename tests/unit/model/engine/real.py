@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
@@ -21,10 +23,12 @@ from model.config import CodecTransformerConfig, ModelConfig
 from model.core import FRAME_SAMPLES, FrameResult, Pcm, Sampling, SessionSpec
 from model.device import DeviceStepper
 from model.engine import ModelFacts, ServingEngine
+from model.fast import FastMatrix, NormedMatrix
 from model.lm import LanguageModel
 from model.mimi import Mimi
 from model.modes import prepare_fastest
 from model.prefill import Prefix
+from model.prepared import PreparedLM
 from model.presets import TINY
 from model.prompt import Prompt, build_prompt_from_codes
 from model.random_weights import build_lm, build_mimi, random_weights
@@ -53,6 +57,8 @@ CONFIG: ModelConfig = dataclasses.replace(
 )
 WHOLE_TINY: ModelConfig = dataclasses.replace(TINY, lm=dataclasses.replace(TINY.lm, dep_q=8))
 """The preset as it is, whose context is long enough for a prefill of several chunks."""
+PACK_FROM = 1 << 13
+"""With it the larger half of these small matrices is packed, as serving packs far larger ones."""
 VOICES: Mapping[str, int] = {"one.pt": 3, "two.pt": 9}
 """Frames of the voice; the prompt is 12 positions longer, and one for each persona token."""
 
@@ -188,3 +194,21 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def packing() -> Iterator[None]:
+    """What is prepared in here computes with the packed products of large models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("model.fast.PACK_FROM", PACK_FROM)
+        yield
+
+
+def packed_share(lm: PreparedLM) -> float:
+    """Of the matrices of all layers and heads."""
+    layers = (*lm.layers, *chain.from_iterable(lm.depformer))
+    made = [matrix for x in layers for matrix in (x.qkv, x.out, x.up, x.down)]
+    made += [lm.text_head, *lm.heads]
+    products = [each.product if isinstance(each, NormedMatrix) else each for each in made]
+    packed = [each for each in products if isinstance(each, FastMatrix) and each.packed is not None]
+    return len(packed) / len(products)
