@@ -13,7 +13,7 @@ from torch import Tensor
 from model import graphs, lm_step
 from model.config import LMConfig
 from model.device import DeviceStepper
-from model.graphs import EagerStep, PackedStep, StaticStep, replays_equally, ring_cuts
+from model.graphs import TEXT, EagerStep, PackedStep, StaticStep, replays_equally, ring_cuts
 from model.mimi.transformer import FrameView, StreamingTransformer
 from model.modes import prepare_fastest
 from model.modules import adopt, meta_lm
@@ -43,30 +43,37 @@ LONG_CODEC = dataclasses.replace(
     ),
 )
 """The codec's rings can be cut too."""
+HELD = range(4, 8)
 
 
 def run(make: Callable[[FrameStep], PackedStep], crossing: int) -> list[np.ndarray]:
-    """Packed rows of twelve steps of two calls; the older one passes position `crossing`."""
+    """Packed rows of twelve steps of two calls, a greedy one and an older one with a sampler.
+
+    The older one passes position `crossing` and is held at the steps `HELD`.
+    """
     lm, mimi = weights(WHOLE_TINY)
-    step = FrameStep(lm, mimi, WHOLE_TINY, SLOTS)
-    tracks = [Track.draw(seed, 12) for seed in (1, 2)]
+    step = FrameStep(lm, mimi, WHOLE_TINY, SLOTS, sampling=True)
+    tracks = [Track.draw(seed, 12) for seed in (1, 0)]
+    assert [track.spec.sampling is None for track in tracks] == [True, False]
     voices = {"two.pt": 5, "one.pt": crossing - 6 - 2 * SILENCE_FRAMES}
     for slot, track in enumerate(tracks):
         prompt = read_prompt(track.spec, WHOLE_TINY, voices)
-        step.admit(slot, prefill(lm, WHOLE_TINY, prompt), None)
+        step.admit(slot, prefill(lm, WHOLE_TINY, prompt), track.spec.sampling)
     form, packed = make(step), []
     for index in range(12):
         pcm = np.zeros((SLOTS, 1920), np.float32)
         pcm[:2] = [track.pcm[index] for track in tracks]
         stepped = np.arange(SLOTS) < 2
         positions = [origin + index for origin in step.origins]
-        frames = StepInput(pcm, stepped, np.zeros(SLOTS, np.bool_), positions)
+        held = (np.arange(SLOTS) == 1) & (index in HELD)
+        frames = StepInput(pcm, stepped, held, positions)
         packed.append(form(range(SLOTS), frames)[:2].copy())
+        assert np.array_equal(form(range(SLOTS), frames)[:2], packed[-1]), "nothing was committed"
         form.commit(range(SLOTS), frames)
     return packed
 
 
-# contract: I5
+# contract: I5, I7
 @torch.inference_mode()
 @pytest.mark.parametrize("crossing", [64, 128])
 def test_the_step_from_fixed_addresses_says_what_the_eager_one_says(crossing: int) -> None:
@@ -82,6 +89,9 @@ def test_the_step_from_fixed_addresses_says_what_the_eager_one_says(crossing: in
     assert used == {crossing, crossing + 64}
     for one, two in zip(eager, static, strict=True):
         assert np.array_equal(one, two)
+    padding = WHOLE_TINY.lm.existing_text_padding_id
+    silent = [index for index, rows in enumerate(static) if rows[1, TEXT] == padding]
+    assert set(silent) >= {index + 1 for index in HELD}, "what a step decides, the next one says"
 
 
 def test_a_ring_is_captured_at_doubling_lengths_and_whole() -> None:
