@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from model.core import FrameResult
 from model.lm_slots import LMSlots
 from model.modes import prepare_fastest
 from model.prefill import prefill
 from tests.conftest import SEED
-from tests.unit.model.engine.real import CONFIG, RealRig, Track, read_prompt, weights
+from tests.unit.model.engine.harness import Caller
+from tests.unit.model.engine.real import (
+    CONFIG,
+    RealRig,
+    Track,
+    packed_share,
+    packing,
+    read_prompt,
+    said,
+    weights,
+)
 
 pytestmark = pytest.mark.unit
 ROWS, SLOT, STEPS = 8, 5, 60
@@ -56,10 +70,13 @@ class Forced:
 
 
 # contract: I2; Gate B
+@pytest.mark.parametrize("form", ["plain", "packed"])
 @torch.inference_mode()
-def test_logits_across_buckets_agree_and_so_does_every_clear_choice() -> None:
+def test_logits_across_buckets_agree_and_so_does_every_clear_choice(form: str) -> None:
+    with packing() if form == "packed" else nullcontext():
+        one, many = Forced(1, 0), Forced(ROWS, SLOT)
+    assert (packed_share(many.slots.prepared) > 0) is (form == "packed")
     generator = torch.Generator().manual_seed(SEED)
-    one, many = Forced(1, 0), Forced(ROWS, SLOT)
     worst, relative, unclear = 0.0, 0.0, 0
     for _ in range(STEPS):
         codes = torch.randint(CONFIG.lm.card, (1, 8), generator=generator)
@@ -72,10 +89,8 @@ def test_logits_across_buckets_agree_and_so_does_every_clear_choice() -> None:
         relative = max(relative, distance(audio, audio_many) / float(audio.abs().max()))
         unclear += disagreements(text_one[None], text_many[None])
         unclear += disagreements(audio, audio_many)
-    print(
-        f"Gate B: {STEPS} steps, hidden and text within {worst:.1e}, audio {relative:.1e} of scale"
-    )
-    print(f"{unclear} of {9 * STEPS} choices were within twice the error")
+    print(f"Gate B, {form}: {STEPS} steps, hidden and text within {worst:.1e}")
+    print(f"audio {relative:.1e} of scale; {unclear} of {9 * STEPS} choices within twice the error")
     assert worst <= BOUND and relative <= RELATIVE_BOUND
     assert unclear <= 9 * STEPS // 100, "hardly a choice is too close to be compared"
 
@@ -108,3 +123,38 @@ def test_a_call_goes_on_when_another_joins_and_the_bucket_changes() -> None:
     assert len(first.results) == 12 and second is not None and len(second.results) == 6
     assert rig.engine.stats().bucket_changes == 1
     assert not first.failures and not second.failures
+
+
+def lone_call(rig: RealRig, track: Track, slot: int = 0) -> list[FrameResult]:
+    """What a call hears that is the only live one; those below it are open and not bound."""
+    others = [Caller(rig.engine).open() for _ in range(slot)]
+    caller = rig.caller(track)
+    assert caller.handle.slot == slot
+    for _ in track.pcm:
+        caller.play()
+        rig.settle()
+    assert not caller.failures and not any(other.failures for other in others)
+    return caller.results
+
+
+# contract: I2; Gate B
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_lone_call_hears_from_one_row_what_all_rows_say(seed: int) -> None:
+    track = Track.draw(seed, 24)
+    alone, beside = RealRig(4, fixed_rows=False), RealRig(4)
+    one, many = lone_call(alone, track), lone_call(beside, track)
+    assert alone.engine._rows == range(1) and beside.engine._rows == range(4)
+    assert [(r.text_token, r.codes) for r in one] == [(r.text_token, r.codes) for r in many]
+    pairs = zip(one, many, strict=True)
+    worst = max(float(np.abs(a.pcm - b.pcm).max()) for a, b in pairs)
+    loudest = max(float(np.abs(result.pcm).max()) for result in one)
+    print(f"Gate B: {len(one)} frames, samples within {worst:.1e} of {loudest:.1e}")
+    assert worst <= RELATIVE_BOUND * loudest
+
+
+# contract: I2; Gate A
+def test_a_lone_call_hears_the_same_in_any_slot() -> None:
+    track, rig = Track.draw(1, 24), RealRig(4, fixed_rows=False)
+    last = lone_call(rig, track, slot=3)
+    assert rig.engine._rows == range(3, 4)
+    assert said(last) == said(lone_call(RealRig(4, fixed_rows=False), track))
