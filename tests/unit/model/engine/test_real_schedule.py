@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
 
 from model.checkpoint.load import load_checkpoint
-from model.core import EngineStats, ResourceExhausted, SessionSpec
+from model.core import EngineStats, InputOverflow, ResourceExhausted, SessionSpec
 from model.device import DeviceStepper
 from model.loading import PersonaPlexEngine, build_engine
 from model.prefill import CHUNK
 from model.prompt import SILENCE_FRAMES
+from model.selftest import rows_for
 from tests.unit.model.engine.real import (
     RING_POSITIONS,
     VOICES,
@@ -30,6 +33,7 @@ HALF = WHOLE_TINY.lm.context // 2
 CHUNKS_OF_HALF = -(-HALF // CHUNK)
 HALF_VOICE = {**VOICES, "half.pt": HALF - 2 * SILENCE_FRAMES}
 ROUNDS = 8
+TIMEOUT = 20.0
 
 
 # contract: I3
@@ -130,20 +134,74 @@ def test_a_hundred_restarts_of_every_slot_at_capacity_need_no_further_slot() -> 
     assert rig.engine.stats().prefills == 3
 
 
+# contract: C4, C6
+def test_a_burst_of_a_hundred_frames_is_refused_at_its_bound_and_else_answered_bit_equally() -> (
+    None
+):
+    track = Track.draw(1, 100)
+    expected = RealRig(4).alone(track)
+    rig = RealRig(4)
+    caller, refused = rig.caller(track), 0
+    for _ in track.pcm:
+        try:
+            caller.play()
+        except InputOverflow:
+            refused += 1
+    assert (caller.seq, refused, rig.engine.stats().waiting_frames) == (25, 75, 25)
+    rig.settle()
+    assert said(caller.results) == expected[:25]
+    for _ in range(3):
+        for _ in range(25):
+            caller.play()
+        rig.settle()
+    assert said(caller.results) == expected
+    assert [result.seq for result in caller.results] == list(range(1, 101))
+
+
+# contract: B7, A2
+def test_eight_racing_opens_of_one_pair_read_and_prefill_it_once() -> None:
+    track = Track.draw(2, 2)
+    expected = RealRig(8).alone(track)
+    rig, gate = RealRig(8), Barrier(8)
+
+    def race(index: int) -> RealCaller:
+        gate.wait(TIMEOUT)
+        return rig.caller(track)
+
+    with ThreadPoolExecutor(8) as pool:
+        opening = [pool.submit(race, index) for index in range(8)]
+        while not all(future.done() for future in opening):
+            rig.tick()
+    callers = [future.result() for future in opening]
+    rig.tick(6)
+    assert {caller.handle.slot for caller in callers} == set(range(8))
+    assert rig.engine.stats().prefills == rig.engine.stats().voice_reads == 1
+    for _ in track.pcm:
+        for caller in callers:
+            caller.play()
+        rig.settle()
+    assert all(said(caller.results) == expected for caller in callers)
+
+
 # contract: A1
-@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize(("slots", "threads", "rows"), [(1, 1, 1), (2, 1, 2), (3, 1, 3), (3, 2, 4)])
 def test_every_pool_and_report_of_the_engine_has_max_sessions_slots(
-    slots: int, tiny_checkpoint: Path
+    slots: int, threads: int, rows: int, tiny_checkpoint: Path
 ) -> None:
+    """Tensors may have rows beyond them, which no call ever gets and no report counts."""
     cpu = torch.device("cpu")
     checkpoint = load_checkpoint(str(tiny_checkpoint), device=cpu)
-    with torch_threads(1):
+    with torch_threads(threads):
+        assert rows_for(slots, cpu) == rows
         engine = build_engine(checkpoint, cpu, max_sessions=slots, sampling=True)
-    assert pools(engine) == dict.fromkeys(pools(engine), slots)
+    given_out = {"stepper": slots, "calls": slots}
+    assert pools(engine) == dict.fromkeys(pools(engine), rows) | given_out
     assert engine.max_sessions == engine.stats().max_sessions == slots
     for number in range(slots):
         assert engine.stats().used == number
-        engine.bind(engine.open(lambda event: None), engine.default_spec)
+        handle = engine.open(lambda event: None)
+        assert handle.slot == number
+        engine.bind(handle, engine.default_spec)
     with pytest.raises(ResourceExhausted) as refusal:
         engine.open(lambda event: None)
     assert (refusal.value.current, refusal.value.maximum) == (slots, slots)

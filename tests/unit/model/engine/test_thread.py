@@ -59,9 +59,10 @@ def next_of(events: Queue[EngineEvent], kind: type) -> EngineEvent:
 
 
 # contract: B7, A2
-def test_eight_threads_racing_for_three_slots_and_one_pair() -> None:
+@pytest.mark.parametrize("slots", [3, 8])
+def test_eight_threads_racing_for_the_slots_and_one_pair(slots: int) -> None:
     reads: list[str] = []
-    engine = started(FakeStepper(3), reads)
+    engine = started(FakeStepper(slots), reads)
     gate = threading.Barrier(8)
     events: list[Queue[EngineEvent]] = [Queue() for _ in range(8)]
 
@@ -77,7 +78,7 @@ def test_eight_threads_racing_for_three_slots_and_one_pair() -> None:
     with ThreadPoolExecutor(8) as pool:
         handles = list(pool.map(race, range(8)))
     winners = [(h, e) for h, e in zip(handles, events, strict=True) if h is not None]
-    assert len(winners) == 3 and len({h.slot for h, _ in winners}) == 3
+    assert len(winners) == slots and {h.slot for h, _ in winners} == set(range(slots))
     for _, queue in winners:
         next_of(queue, Bound)
     assert reads == ["b.pt"] and engine.stats().prefills == 1
