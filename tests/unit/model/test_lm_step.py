@@ -189,15 +189,20 @@ def test_a_seeded_call_needs_slots_made_for_it() -> None:
         admit(make(), 0, Sampling(seed=1))
 
 
-def test_positions_go_on_past_the_ring_for_hours() -> None:
-    slots = make(1)
-    admit(slots, 0)
-    hour = 45_000 * 24
-    slots.state.integers.old[0, slots.state.position_key.offset] = hour
-    out = advance(slots, 0, NOBODY[:1], ALL[:1])
-    assert out.position.tolist() == [hour]
-    assert out.finite.tolist() == [True]
-    assert out.text.dtype is torch.int64
+@pytest.mark.parametrize("far", [45_000 * 24, 2**31 - 2], ids=["a day", "years"])
+def test_positions_go_on_past_the_ring(far: int) -> None:
+    aged, young = make(), make()
+    for slots in (aged, young):
+        for slot in range(SLOTS):
+            admit(slots, slot)
+    aged.state.integers.old[1, aged.state.position_key.offset] = far
+    for frame in range(5):
+        before = aged.state.ring.k[:, 1].clone()
+        ours, theirs = advance(aged, frame), advance(young, frame)
+        written = (aged.state.ring.k[:, 1] != before).any(-1).any(1)
+        assert written.nonzero()[:, 1].unique().tolist() == [(far + frame) % CONTEXT]
+        assert int(ours.position[1]) == far + frame and bool(ours.finite.all())
+        assert torch.equal(ours.hidden[[0, 2]], theirs.hidden[[0, 2]]), "neighbours stay young"
 
 
 def test_codes_before_any_prompt_stay_within_the_codecs_tables() -> None:

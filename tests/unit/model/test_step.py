@@ -135,6 +135,28 @@ def test_cutting_rings_to_the_longest_call_changes_no_bit() -> None:
         assert all(same(ours, theirs, row) for row in ROWS)
 
 
+@pytest.mark.parametrize("far", [45_000 * 24, 2**30 - 2, 2**31 - 2], ids=["a day", "3 y", "6 y"])
+def test_the_codec_counts_on_for_years_and_no_neighbour_hears_it(far: int) -> None:
+    """Two positions a frame: they pass 31 bits before the frames do."""
+    aged, young = seated(), seated()
+    place = aged.lm_slots.state
+    place.integers.old[1, place.position_key.offset] = far + prefix().positions
+    aged.codec_state.frames[1] = far
+    rings = (aged.codec_state.encoder.k[0, 1], aged.codec_state.decoder.k[0, 1])
+    for frame in range(5):
+        before = [ring.clone() for ring in rings]
+        at = prefix().positions + frame
+        ours = advance(aged, sound(frame), [at, far + at, at])
+        theirs = advance(young, sound(frame), [at] * SLOTS)
+        for ring, old in zip(rings, before, strict=True):
+            written = (ring != old).any(-1).any(0).nonzero().flatten().tolist()
+            cells = [(2 * (far + frame) + half) % aged.codec.capacity for half in range(2)]
+            assert written == sorted(cells)
+        assert int(ours.position[1]) == far + at and ours.finite.tolist() == [True] * SLOTS
+        assert same(ours, theirs, 0) and same(ours, theirs, 2)
+        assert int(aged.codec_state.frames[1]) == far + frame + 1
+
+
 def test_codes_take_the_place_of_sound() -> None:
     by_sound, by_codes = seated(), seated()
     for frame in range(15):
