@@ -9,6 +9,7 @@ import torch
 from model.prefill import Prefix, prefill
 from model.prefix import PrefixCache
 from model.prompt import build_prompt_from_codes
+from tests.unit.model.engine.harness import Caller
 from tests.unit.model.engine.real import WHOLE_TINY, RealRig, Track, weights
 
 pytestmark = pytest.mark.unit
@@ -33,16 +34,26 @@ def resident() -> int:
 
 def growth(cycles: int) -> float:
     """Relative growth of resident memory from cycle 100 to the last."""
-    rig = RealRig(2, fixed_rows=False)
-    track = Track.draw(1, FRAMES)
-    first = 0
+    rig = RealRig(3, fixed_rows=False)
+    tracks = [Track.draw(seed, FRAMES) for seed in (1, 2)]
+    first, slots = 0, set[int]()
     for cycle in range(cycles):
-        rig.alone(track)
+        below = [Caller(rig.engine).open() for _ in range(cycle % rig.slots)]
+        caller = rig.caller(tracks[cycle % 2])
+        for _ in range(FRAMES):
+            caller.play()
+            rig.settle()
+        for each in (*below, caller):
+            each.close()
+        rig.tick(2)
+        assert caller.released == 1 and len(caller.results) == FRAMES
+        slots.add(caller.handle.slot)
         if cycle + 1 == WARM:
             first = resident()
     grown = resident() / first - 1
     print(f"{cycles} cycles: resident memory grew {grown:.3%} after the first {WARM}")
-    assert rig.engine.stats().used == 0 and rig.engine.stats().prefills == 1
+    assert rig.engine.stats().used == 0 and rig.engine.stats().prefills == len(tracks)
+    assert slots == set(range(rig.slots))
     return grown
 
 
