@@ -30,7 +30,7 @@ def is_empty(worker: WorkerProcess) -> bool:
 async def test_a_room_that_a_full_worker_declines_is_served_by_another(
     livekit: LiveKitServer, start_worker: WorkerFactory, room_name: str
 ) -> None:
-    workers = [await start_worker("--max-sessions", "1") for _ in range(2)]
+    workers = await asyncio.gather(*(start_worker("--max-sessions", "1") for _ in range(2)))
     for turn in range(TURNS):
         callers = [Caller(livekit.url, f"{room_name}-{turn}-{number}") for number in range(2)]
         async with AsyncExitStack() as rooms:
