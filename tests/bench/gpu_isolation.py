@@ -100,7 +100,9 @@ def replayed(plant: Plant, scene: Scene, among: Play) -> dict[str, object]:
 
     @torch.inference_mode()
     def run(rows: range, frames: StepInput) -> StepOutput:
-        return unpack(other(rows, frames), rows, stepper.rows)
+        output = unpack(other(rows, frames), rows, stepper.rows)
+        other.commit(rows, frames)
+        return output
 
     play = scene.play(run, slot=stepper.slots - 1, crowded=True)
     difference = first_difference(among, play)

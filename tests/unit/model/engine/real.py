@@ -210,5 +210,5 @@ def packed_share(lm: PreparedLM) -> float:
     made = [matrix for x in layers for matrix in (x.qkv, x.out, x.up, x.down)]
     made += [lm.text_head, *lm.heads]
     products = [each.product if isinstance(each, NormedMatrix) else each for each in made]
-    packed = [each for each in products if isinstance(each, FastMatrix) and each.packed is not None]
+    packed = [each for each in products if isinstance(each, FastMatrix) and each.packed]
     return len(packed) / len(products)
