@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import soxr
+from av import AudioFrame, AudioResampler
 from numpy.typing import NDArray
 
 from agent.errors import SessionError
@@ -182,16 +183,32 @@ class Decoder:
 
 
 class Encoder:
-    """The output side of one response."""
+    """The output side of one response: for each frame as many samples as its time takes.
+
+    Resampled sound is late by the filter's own delay, 2 ms at most, and what the filter holds at
+    the end of the response is not sent. Of the two libraries' filters FFmpeg's answers each frame
+    at once, where soxr's gives blocks of its own length.
+    """
 
     def __init__(self, wanted: AudioFormat) -> None:
         self.format = wanted
-        self._resampler: Any = None
+        self._resampler = None
         if wanted.rate != SAMPLE_RATE:
-            self._resampler = soxr.ResampleStream(SAMPLE_RATE, wanted.rate, 1, dtype="float32")
+            self._resampler = AudioResampler(format="flt", layout="mono", rate=wanted.rate)
+        self._ahead = np.zeros(0, np.float32)
 
-    def encode(self, samples: Samples, *, last: bool = False) -> bytes:
-        """Samples at 24 kHz to bytes; `last` empties the filter."""
+    def encode(self, samples: Samples) -> bytes:
+        """Samples at 24 kHz, whole frames, to bytes of the same time."""
         if self._resampler is not None:
-            samples = self._resampler.resample_chunk(samples, last=last)
+            samples = self._resample(samples, self._resampler)
         return encode_samples(samples, self.format.encoding)
+
+    def _resample(self, samples: Samples, resampler: AudioResampler) -> Samples:
+        frame = AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
+        frame.sample_rate = SAMPLE_RATE
+        made = [self._ahead, *(part.to_ndarray()[0] for part in resampler.resample(frame))]
+        size = samples.size * self.format.rate // SAMPLE_RATE
+        late = np.zeros(max(0, size - sum(part.size for part in made)), np.float32)
+        whole = np.concatenate([late, *made])
+        self._ahead = whole[size:]
+        return whole[:size]

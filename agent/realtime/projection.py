@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from agent.errors import SessionError
 from agent.realtime import server_events as out
 from agent.realtime.audio import AudioFormat, Encoder
@@ -158,7 +156,6 @@ class Projection:
         assert shown is not None and shown.info.id == end.id
         if end.status == "cancelled":
             self.on_cancelled()
-        self._flush(shown)
         self.emit(out.AudioDone(**shown.part))
         if end.transcript:
             self.emit(out.TranscriptDone(transcript=end.transcript, **shown.part))
@@ -192,15 +189,6 @@ class Projection:
         self.on_closed(reason)
 
     # Shapes.
-
-    def _flush(self, shown: _Shown) -> None:
-        """What a resampler still holds is sound too; it leaves with an empty transcript."""
-        if shown.encoder is None or not shown.frames:
-            return
-        tail = shown.encoder.encode(np.zeros(0, np.float32), last=True)
-        if tail:
-            self._audio(shown, tail, "", shown.encoder.format)
-            self.emit(out.TranscriptDelta(delta="", **shown.part))
 
     def _audio(self, shown: _Shown, data: bytes, text: str, sent_as: AudioFormat) -> None:
         shown.characters += len(text)

@@ -98,12 +98,17 @@ def test_chunking_changes_nothing(rate: int) -> None:  # contract: C2
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 48000])
-def test_output_rates_lose_no_sample(rate: int) -> None:
+def test_a_frame_has_its_own_time_at_any_output_rate(rate: int) -> None:  # contract: C6, D1
+    """Of a minute of frames: not one sample more or less in any, and the tone is the same tone."""
     encoder = Encoder(AudioFormat("pcm16", rate))
-    frames = sine(24000, 0.8).reshape(-1, 1920)
-    data = b"".join(encoder.encode(frame) for frame in frames)
-    data += encoder.encode(np.zeros(0, np.float32), last=True)
-    assert len(data) == 2 * rate * 8 // 10
+    frames = [encoder.encode(frame) for frame in sine(24000, 60).reshape(-1, 1920)]
+    assert {len(frame) for frame in frames} == {2 * rate * 8 // 100}
+    heard = np.frombuffer(b"".join(frames), "<i2") / 32768
+    off = [
+        np.abs(heard[rate + n : 2 * rate + n] - sine(rate)).max() for n in range(rate // 500 + 1)
+    ]
+    print(f"{rate} Hz: late by {int(np.argmin(off))} samples, off by {min(off):.5f}")
+    assert min(off) < 5e-3
 
 
 @pytest.mark.parametrize("rate", [24000.0, True, "24000", 44100, None])
