@@ -27,6 +27,7 @@ TOKEN_MINUTES = 15
 ROOM_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_NAME = 64
 DISPATCH_KEYS = ("voice", "persona", "seed", "heard")
+KEYS = ("roomName", "participantName", *DISPATCH_KEYS)
 
 
 def connection_routes(
@@ -61,6 +62,9 @@ def connection_routes(
 
 def _metadata(asked: dict[str, Any], defaults: Defaults) -> str:
     """The dispatch metadata, refused here where the agent would refuse it later."""
+    for unknown in asked.keys() - KEYS:
+        message = f"there is no {unknown!r}, there are {', '.join(KEYS)}"
+        raise SessionError("bad_event", message, param=unknown)
     metadata = json.dumps({key: asked[key] for key in DISPATCH_KEYS if key in asked})
     parse_dispatch(metadata, defaults)
     return metadata

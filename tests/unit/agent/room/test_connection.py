@@ -60,6 +60,7 @@ async def test_a_room_of_ones_own(body: bytes) -> None:
         (b'{"persona": "\\ud800"}', "invalid_session_config"),
         (b'{"participantName": "\\ud800"}', "bad_event"),
         (b'{"roomName": "a b"}', "bad_event"),
+        (b'{"voic": "KAL0.pt"}', "bad_event"),
     ],
 )
 async def test_junk_is_refused_with_a_reason(body: bytes, code: str) -> None:
