@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Everything from here on ends with the server gone, also for a signal during start-up."""
-    settings = load(args)
+    # Ctrl-C means now, unless a drain time was asked for.
+    settings = load(args, drain_time=0.0)
     configure_logging(settings.log_level)
     binary = find_server(settings)
     demand_model(settings.model)
@@ -64,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
         livekit_url=f"ws://127.0.0.1:{settings.livekit_port}",
         livekit_api_key=API_KEY,
         livekit_api_secret=secret,
-        # Ctrl-C means now, unless a drain time was asked for.
-        drain_time=0.0 if args.drain_time is None else settings.drain_time,
     )
     _demand_free(settings.livekit_port)
     with listen(settings) as listener:

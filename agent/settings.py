@@ -143,7 +143,10 @@ class Settings:
         3600.0, "seconds after which a room is closed", group="calls"
     )
     drain_time: float = setting(
-        600.0, "seconds that running calls may go on after SIGTERM", group="calls"
+        600.0,
+        "seconds that running calls may go on after SIGTERM; `demo` ends them at once where "
+        "nothing is set",
+        group="calls",
     )
     turn_open_dbfs: float = setting(
         -50.0, "level of a frame that counts as the agent's speech", group="calls"
@@ -204,9 +207,14 @@ def add_arguments(parser: argparse.ArgumentParser, *groups: str) -> None:
             )
 
 
-def load(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Flags over variables over defaults; raises `SettingsError` for what cannot be used."""
-    values: dict[str, Any] = {}
+def load(
+    args: argparse.Namespace, environ: Mapping[str, str] = os.environ, **own_defaults: Any
+) -> Settings:
+    """Flags over variables over a command's own defaults over those of all.
+
+    Raises `SettingsError` for what cannot be used.
+    """
+    values = own_defaults
     for option in options():
         given = getattr(args, option.name, None)
         source, text = flag_of(option), given

@@ -87,3 +87,14 @@ def test_every_command_has_its_help(name: str, capsys: pytest.CaptureFixture[str
         main([name, "--help"])
     assert left.value.code == 0
     assert f"agent {name}" in capsys.readouterr().out
+
+
+def test_a_commands_own_default_gives_way_to_variable_and_flag() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, "calls")
+    plain, flag = parser.parse_args([]), parser.parse_args(["--drain-time", "5"])
+    variable = {"PERSONAPLEX_DRAIN_TIME": "7"}
+    asked = [load(plain, {}), load(plain, variable), load(flag, variable)]
+    assert [settings.drain_time for settings in asked] == [600, 7, 5]
+    own = [load(*given, drain_time=0.0) for given in ((plain, {}), (plain, variable), (flag, {}))]
+    assert [settings.drain_time for settings in own] == [0, 7, 5]
