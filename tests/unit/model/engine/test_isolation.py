@@ -32,7 +32,7 @@ TRACKS = {1: 5, 2: 3}
 PACKED_TRACKS = 3
 SCHEDULES = {(1, "plain"): 9, (1, "packed"): 7, (2, "plain"): 1, (2, "packed"): 3}
 """By torch threads and form: twenty in all."""
-MOST_SCHEDULES = 50
+MOST_SCHEDULES = 100
 """In the long form by each number of torch threads and each form, none of them twice."""
 SLOTS, SCHEDULE_ROUNDS = 8, 32
 NEIGHBOURS = 2
