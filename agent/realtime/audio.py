@@ -195,7 +195,7 @@ class Encoder:
         self._resampler = None
         if wanted.rate != SAMPLE_RATE:
             self._resampler = AudioResampler(format="flt", layout="mono", rate=wanted.rate)
-        self._ahead = np.zeros(0, np.float32)
+        self._ahead: Samples = np.zeros(0, np.float32)
 
     def encode(self, samples: Samples) -> bytes:
         """Samples at 24 kHz, whole frames, to bytes of the same time."""
