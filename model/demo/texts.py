@@ -15,7 +15,7 @@ MIN_WORDINGS = 3
 
 
 class InvalidTexts(ValueError):
-    """The file cannot make an agent; the message names the entry."""
+    """The file cannot make an agent; the message, one line, names it and the entry."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,17 @@ def load_texts(path: Path = TEXTS) -> Texts:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         texts = _parse(raw)
-    except (KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidTexts(f"{path}: {error!r}") from error
-    _check(texts)
+        _check(texts)
+    except OSError as error:
+        raise InvalidTexts(
+            f"{path}: cannot be read ({error.strerror}); give a texts file with --texts"
+        ) from error
+    except InvalidTexts as error:
+        raise InvalidTexts(f"{path}: {error}; it must be like {TEXTS}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidTexts(
+            f"{path}: no texts of an agent ({error!r}); it must be like {TEXTS}"
+        ) from error
     return texts
 
 
@@ -120,6 +128,8 @@ def _unknown(raw: dict[str, Any]) -> Unknown:
 def _check(texts: Texts) -> None:
     spoken = texts.spoken
     _require(len(set(spoken)) == len(spoken), "two things that the agent says are the same")
+    _require(bool(texts.personas), "there must be a persona")
+    _require(bool(texts.fallbacks), "there must be a fallback")
     limits = [f.up_to_seconds for f in texts.fallbacks]
     _require(limits == sorted(limits), "fallbacks are not in order of up_to_seconds")
     _require(limits[-1] == float("inf"), "the last fallback must have no up_to_seconds")

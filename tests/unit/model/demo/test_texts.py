@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,4 +52,13 @@ def test_a_mistake_is_refused_by_name(tmp_path: Path, old: str, new: str, named:
     path = tmp_path / "texts.toml"
     path.write_text(source.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(InvalidTexts, match=named):
+        load_texts(path)
+
+
+@pytest.mark.parametrize("name", ["persona", "fallback"])
+def test_an_empty_list_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    others = re.sub(rf"(?ms)^\[\[{name}\]\].*?(?=^\[)", "", TEXTS.read_text(encoding="utf-8"))
+    path = tmp_path / "texts.toml"
+    path.write_text(f"{name} = []\n{others}", encoding="utf-8")
+    with pytest.raises(InvalidTexts, match=f"there must be a {name}"):
         load_texts(path)
