@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ipaddress
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -110,14 +111,30 @@ def plan_of(args: argparse.Namespace, loaded: Settings) -> Plan:
         read_metadata(args.metadata)
     except SessionError as error:
         raise CommandError(f"--metadata: {error.message}") from None
-    addresses = tuple(part.strip() for part in args.allowed_addresses.split(",") if part.strip())
+    addresses = [part.strip() for part in args.allowed_addresses.split(",") if part.strip()]
     return Plan(
         name=loaded.agent_name,
         numbers=tuple(sorted(set(args.number))),
-        allowed_addresses=addresses,
+        allowed_addresses=tuple(map(_address, addresses)),
         room_prefix=args.room_prefix,
         metadata=args.metadata,
     )
+
+
+def _address(text: str) -> str:
+    """An address or network as the LiveKit server reads it: a network by the length of its prefix.
+
+    Raises `CommandError`.
+    """
+    try:
+        if "/" in text:
+            return str(ipaddress.ip_network(text, strict=False))
+        return str(ipaddress.ip_address(text))
+    except ValueError as error:
+        raise CommandError(
+            f"--allowed-addresses: {error}; give addresses or networks, such as 192.0.2.7 or "
+            "198.51.100.0/24"
+        ) from None
 
 
 async def _with_server(loaded: Settings, act: Callable[[SipService], Awaitable[None]]) -> int:
