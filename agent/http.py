@@ -157,15 +157,20 @@ async def _json_body(request: web.Request) -> dict[str, Any]:
 
 
 def _secret_request(body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The session object and the lifetime in seconds, clamped."""
+    """The session object and the lifetime in seconds."""
     session, expires = body.get("session") or {}, body.get("expires_after") or {}
     if not isinstance(session, dict) or not isinstance(expires, dict):
         raise SessionError("bad_event", "session and expires_after are objects")
     shortest, usual, longest = SECRET_SECONDS
     seconds = expires.get("seconds", usual)
-    if not isinstance(seconds, int) or isinstance(seconds, bool):
-        raise SessionError("bad_event", "a whole number of seconds", param="expires_after.seconds")
-    return session, min(longest, max(shortest, seconds))
+    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not whole or not shortest <= seconds <= longest:
+        raise SessionError(
+            "bad_event",
+            f"a whole number of seconds, {shortest} to {longest}",
+            param="expires_after.seconds",
+        )
+    return session, seconds
 
 
 def build_app(

@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from agent.auth import ClientSecrets
 from agent.http import HttpOptions
 from agent.realtime.config import PRIVATE_KEYS
 from tests.fakes.engine import FakeEngine
@@ -43,6 +44,38 @@ async def secret_for(server: Server, session: dict[str, Any]) -> dict[str, str]:
 def prompt_of(event: dict[str, Any]) -> tuple[str, str, str]:
     session = event["session"]
     return session["instructions"], session["voice"], session["cancel_mode"]
+
+
+async def asked_for(server: Server, expires_after: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Status and answer to a secret of this life."""
+    headers = {"Authorization": "Bearer one"}
+    body = {"expires_after": {"anchor": "created_at", **expires_after}}
+    async with server.http.post(server.url + SECRETS, json=body, headers=headers) as response:
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize("seconds", [-5, 0, 9, 7201, 10**30, 60.0, "60", True])
+async def test_a_life_out_of_bounds_is_refused_by_name(seconds: object) -> None:
+    async with serving(FakeEngine(), OPTIONS) as server:
+        status, told = await asked_for(server, {"seconds": seconds})
+    assert status == 400
+    assert (told["error"]["code"], told["error"]["param"]) == ("bad_event", "expires_after.seconds")
+    assert "10 to 7200" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"), [({}, 600), ({"seconds": 10}, 10), ({"seconds": 7200}, 7200)]
+)
+async def test_a_secret_lives_as_long_as_asked_or_ten_minutes(
+    asked: dict[str, Any], seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives: list[int] = []
+    monkeypatch.setattr(
+        ClientSecrets, "mint", lambda self, life, session: (lives.append(life), ("ek", 0))[1]
+    )
+    async with serving(FakeEngine(), OPTIONS) as server:
+        status, _ = await asked_for(server, asked)
+    assert (status, lives) == (200, [seconds])
 
 
 @pytest.mark.parametrize("mood", MOODS)
