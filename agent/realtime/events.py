@@ -10,7 +10,7 @@ import json
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 
 from agent.errors import SessionError
 
@@ -63,7 +63,7 @@ class SessionEventAck(ClientEvent):
     """Accepted and ignored up to the last number sent."""
 
     type: Literal["session.event_ack"]
-    server_event_seq: int = Field(ge=0)
+    server_event_seq: StrictInt = Field(ge=0)
 
 
 class SessionClose(ClientEvent):
@@ -157,7 +157,7 @@ class ItemTruncate(ClientEvent):
     type: Literal["conversation.item.truncate"]
     item_id: str
     audio_end_ms: float = Field(ge=0, le=1e12)
-    content_index: int = Field(default=0, ge=0)
+    content_index: StrictInt = Field(default=0, ge=0)
 
 
 class PlaybackAck(ClientEvent):

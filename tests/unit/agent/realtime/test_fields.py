@@ -18,6 +18,8 @@ MOODS = ["/v1/realtime?duplex=1", "/v1/realtime"]
 """Duplex and stock, both opened by the first message."""
 PCM = base64.b64encode(bytes(3840)).decode()
 NAN = base64.b64encode(np.float32([np.nan]).tobytes()).decode()
+NO_INTS = [True, 1.0, "1"]
+"""What is like an integer, but none."""
 
 SESSIONS: list[tuple[dict[str, Any], str]] = [
     ({"extra_body": 7}, "session.extra_body"),
@@ -50,6 +52,11 @@ def append(**fields: Any) -> dict[str, Any]:
     return {"type": "input_audio_buffer.append", **fields}
 
 
+def truncate(**fields: Any) -> dict[str, Any]:
+    named = {"item_id": "x", "audio_end_ms": 0}
+    return {"type": "conversation.item.truncate", **named, **fields}
+
+
 def item(*content: Any) -> dict[str, Any]:
     return {"type": "conversation.item.create", "item": {"type": "message", "content": content}}
 
@@ -61,6 +68,11 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     ({"type": "session.heartbeat", "event_id": 7}, "event_id"),
     ({"type": "session.heartbeat", "event_id": "x" * 513}, "event_id"),
     ({"type": "conversation.item.truncate", "item_id": "x", "audio_end_ms": -1}, "audio_end_ms"),
+    *(
+        ({"type": "session.event_ack", "server_event_seq": seq}, "server_event_seq")
+        for seq in NO_INTS
+    ),
+    *((truncate(content_index=index), "content_index") for index in NO_INTS),
     (append(audio="***"), "audio"),
     (append(audio=NAN, format="pcm_f32le"), "audio"),
     (append(audio=PCM, sample_rate_hz=1), "sample_rate_hz"),
