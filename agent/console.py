@@ -50,12 +50,13 @@ def run(args: argparse.Namespace) -> int:
     demand_apart(*([path] if path else [] for path in (args.output, args.input)))
     source = WavSource(args.input, args.tail_s, paced=args.output is None) if args.input else None
     outlet = WavOutlet(args.output) if args.output else None
+    card = SoundCard(source is None, outlet is None)
     # torch takes seconds to import: first what can be wrong without it.
     from agent.loading import make_engine
 
     engine = make_engine(loaded)
     try:
-        asyncio.run(cancelled_by_signals(converse(engine, loaded, source, outlet)))
+        asyncio.run(cancelled_by_signals(converse(engine, loaded, card, source, outlet)))
     except asyncio.CancelledError:
         return INTERRUPTED
     finally:
@@ -64,10 +65,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def converse(
-    engine: Engine, loaded: Settings, source: WavSource | None, outlet: WavOutlet | None
+    engine: Engine,
+    loaded: Settings,
+    card: SoundCard,
+    source: WavSource | None,
+    outlet: WavOutlet | None,
 ) -> None:
     """One call, from the first frame to the last; the sound card serves what no file does."""
-    with SoundCard(source is None, outlet is None) as card:
+    with card:
         sink = ConsoleSink(outlet or card, meters=sys.stderr.isatty())
         own = engine.default_spec
         spec = replace(own, voice=loaded.voice or own.voice, persona=loaded.persona or own.persona)

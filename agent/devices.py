@@ -59,10 +59,14 @@ class WavOutlet:
 
 
 class SoundCard:
-    """The default microphone and speaker; either may stay unused."""
+    """The default microphone and speaker; either may stay unused.
+
+    Opened as it is made, for which no event loop need run; sound flows while it is entered. Raises
+    `CommandError` where there is no such device.
+    """
 
     def __init__(self, microphone: bool, speaker: bool) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._heard: asyncio.Queue[Pcm] = asyncio.Queue()
         self._waiting: deque[Pcm] = deque(maxlen=SPEAKER_FRAMES)
         self.in_use = microphone or speaker
@@ -89,6 +93,7 @@ class SoundCard:
             ) from None
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         for stream in self._streams:
             stream.start()
         return self

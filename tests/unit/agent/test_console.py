@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from agent import devices
+from agent import devices, loading
 from agent.__main__ import main
 from agent.command import CommandError
 from agent.console import ConsoleSink, converse
@@ -29,6 +29,7 @@ from tests.fakes.disk import no_file_beyond
 from tests.fakes.echo import EchoEngine
 
 pytestmark = pytest.mark.unit
+UNUSED = SoundCard(microphone=False, speaker=False)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def test_every_frame_of_a_file_is_answered(  # contract: C6
     engine = EchoEngine(max_sessions=1)
     out = tmp_path / "out.wav"
     source = WavSource(spoken, tail_s=1.0, paced=False)
-    await converse(engine, Settings(), source, WavOutlet(out))
+    await converse(engine, Settings(), UNUSED, source, WavOutlet(out))
     heard, rate = soundfile.read(out)
     assert rate == SAMPLE_RATE
     assert len(heard) == 19 * FRAME_SAMPLES, "half a second and one of silence, padded"
@@ -127,7 +128,7 @@ async def test_the_meters_are_drawn_on_terminals(
     monkeypatch.setattr("sys.stderr", stderr)
     source = WavSource(spoken, tail_s=1.0, paced=False)
     outlet = WavOutlet(tmp_path / "out.wav")
-    await converse(EchoEngine(max_sessions=1), Settings(), source, outlet)
+    await converse(EchoEngine(max_sessions=1), Settings(), UNUSED, source, outlet)
     assert ("you " in stderr.getvalue()) == terminal
 
 
@@ -151,7 +152,7 @@ class Interrupted(WavSource):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_call_leaves_a_whole_file(spoken: Path, tmp_path: Path, number: int) -> None:
     engine, out = EchoEngine(max_sessions=1), tmp_path / "out.wav"
-    call = converse(engine, Settings(), Interrupted(spoken, number), WavOutlet(out))
+    call = converse(engine, Settings(), UNUSED, Interrupted(spoken, number), WavOutlet(out))
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled_by_signals(call))
     assert soundfile.info(out).frames == 3 * FRAME_SAMPLES
@@ -186,7 +187,7 @@ def test_a_disk_that_fills_up_ends_the_call_with_one_line(spoken: Path, tmp_path
         no_file_beyond(header + 2 * kept),
         pytest.raises(CommandError, match=r"out\.wav: cannot be written"),
     ):
-        asyncio.run(converse(engine, Settings(), source, outlet))
+        asyncio.run(converse(engine, Settings(), UNUSED, source, outlet))
     assert engine.stats().used == 0
     assert soundfile.info(out).frames == kept
 
@@ -226,3 +227,23 @@ async def test_the_sound_card_passes_frames_both_ways(monkeypatch: pytest.Monkey
             played.append(block[0, 0])
         assert played == [2, 3, 4, 5, 0], "the oldest are dropped, an underrun is silence"
     assert not microphone.open and not speaker.open
+
+
+@pytest.mark.parametrize("given", ["--input", "--output"])
+def test_a_missing_sound_device_is_said_before_the_model_is_loaded(
+    given: str,
+    spoken: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def absent(**_: Any) -> FakeStream:
+        raise RuntimeError("Error querying device -1")
+
+    fake = SimpleNamespace(InputStream=absent, OutputStream=absent, PortAudioError=RuntimeError)
+    monkeypatch.setattr(devices, "_sounddevice", lambda: fake)
+    monkeypatch.setattr(loading, "make_engine", lambda _: pytest.fail("the model was loaded"))
+    path = spoken if given == "--input" else tmp_path / "out.wav"
+    assert main(["console", "--model", "demo", given, str(path)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: no sound device that works") and "\n" not in error
