@@ -209,6 +209,6 @@ class Encoder:
         made = [self._ahead, *(part.to_ndarray()[0] for part in resampler.resample(frame))]
         size = samples.size * self.format.rate // SAMPLE_RATE
         late = np.zeros(max(0, size - sum(part.size for part in made)), np.float32)
-        whole = np.concatenate([late, *made])
+        whole: Samples = np.concatenate([late, *made])
         self._ahead = whole[size:]
         return whole[:size]
