@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import sys
+from collections.abc import Sequence
 
 import aiohttp
 
@@ -28,6 +29,12 @@ from agent.driver.source import InputAudio, InputError, read_input
 from agent.interrupts import cancelled_by_signals
 
 __all__ = ["add_arguments", "run"]
+
+
+MUTE_HINT = (
+    "hint: the server hardly spoke. Let it finish its greeting before the question, and give the"
+    " answer time: 4 s of silence first, --tail-s 6"
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,6 +75,7 @@ async def _lifecycle(
     scenario.write(result)
     for line in result.errors:
         print(f"driver: {line}", file=sys.stderr)
+    _hint(result.errors)
     print(f"{'passed' if result.ok else 'FAILED'}: {options.output_dir / LIFECYCLE_NAME}")
     return 0 if result.ok else 1
 
@@ -75,6 +83,12 @@ async def _lifecycle(
 async def _load(
     options: DriverOptions, model: str, audio: InputAudio, http: aiohttp.ClientSession
 ) -> int:
+    available = len(audio.frames)
+    if available < options.load_frames:
+        print(
+            f"plays the whole input, {available} frames: it is never looped, and"
+            f" --load-frames {options.load_frames} is a bound"
+        )
     sessions = _sessions(options, model, http)
     result = await LoadRun(options, model, audio, sessions).run(Progress())
     write_json(options.output_dir / RESULT_NAME, result.model_dump())
@@ -105,5 +119,12 @@ def _summary(result: LoadResult) -> None:
             f"packet interval p99 {row.client_audio_packet_interval_ms.p99} ms, "
             f"client RTF {row.client_stream_rtf}"
         )
+    _hint([row.error for row in result.sessions if row.error])
     if result.client_pacing_warning_sessions:
         print("warning: this client sent late; do not read its figures as the server's")
+
+
+def _hint(errors: Sequence[str]) -> None:
+    """What to change where a session said next to nothing; reports keep the numbers alone."""
+    if any(error.startswith("voiced_frames: ") for error in errors):
+        print(f"driver: {MUTE_HINT}", file=sys.stderr)

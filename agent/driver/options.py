@@ -106,55 +106,84 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         "--url",
         type=_websocket_url,
         default="ws://127.0.0.1:8099/v1/realtime?duplex=1",
-        help="Realtime address; duplex=1, model and autostart=0 are added (%(default)s)",
+        help="Realtime address, `start` and `demo` listen on 8000; duplex=1, model and autostart=0"
+        " are added (default: %(default)s)",
     )
     group.add_argument("--model", help="model name (default: the server's only model)")
-    group.add_argument("--api-key", help="sent as a Bearer token; never written anywhere")
+    group.add_argument("--api-key", help="Bearer token, never written anywhere (default: none)")
     group.add_argument(
         "--transport",
         choices=("websocket", "livekit"),
         default="websocket",
-        help="load over the websocket, or through LiveKit rooms with tokens of the same server",
+        help="load over the websocket, or through LiveKit rooms with tokens of the same server"
+        " (default: %(default)s)",
     )
-    group.add_argument("--timeout-s", type=amount, default=180.0, help="bound on any one wait")
+    group.add_argument(
+        "--timeout-s",
+        type=amount,
+        default=180.0,
+        help="most seconds of any one wait (default: %(default)s)",
+    )
     group.add_argument(
         "--cleanup-timeout-s",
         type=amount,
         default=5.0,
-        help="bound on close and its acknowledgement, and again on the closing handshake",
+        help="most seconds of close and its acknowledgement, and again on the closing handshake"
+        " (default: %(default)s)",
     )
-    group.add_argument("--server-revision", help="stored as given, marked operator-supplied")
-    group.add_argument("--server-hardware", help="stored as given, marked operator-supplied")
+    for name in ("--server-revision", "--server-hardware"):
+        group.add_argument(name, help="stored as given, marked operator-supplied (default: none)")
 
 
 def _add_input(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("input and output")
-    group.add_argument("--input-wav", type=Path, required=True, help="speech to play, any rate")
-    group.add_argument("--expected-input-sha256", help="refuse another file than this one")
-    group.add_argument("--output-dir", type=Path, required=True, help="a new folder for each run")
-    group.add_argument("--voice", help="bundled voice (NATF2.pt where the server has it)")
-    group.add_argument("--persona", default=_TEACHER, help="persona of the first session")
-    group.add_argument("--secondary-persona", default=_SECONDARY, help="of the second session")
-    group.add_argument("--replacement-persona", default=_REPLACEMENT, help="of the replacement")
-    group.add_argument("--tail-s", type=amount, default=2.0, help="zeros after the input")
-    group.add_argument("--drain-s", type=amount, default=2.0, help="fixed wait after the input")
+    group.add_argument("--input-wav", type=Path, required=True, help="speech to play (required)")
+    group.add_argument("--expected-input-sha256", help="refuse another file (default: any)")
+    group.add_argument(
+        "--output-dir", type=Path, required=True, help="a new folder for each run (required)"
+    )
+    group.add_argument("--voice", help="a voice of the server (default: NATF2.pt, else its own)")
+    for name, default, whose in (
+        ("--persona", _TEACHER, "of the first session, in load of all"),
+        ("--secondary-persona", _SECONDARY, "of the second session"),
+        ("--replacement-persona", _REPLACEMENT, "of the replacement"),
+    ):
+        group.add_argument(name, default=default, help=f"{whose} (default: %(default)s)")
+    for name, what in (
+        ("--tail-s", "seconds of silence played after the input"),
+        ("--drain-s", "seconds waited after the last frame; later audio does not count"),
+    ):
+        group.add_argument(name, type=amount, default=2.0, help=f"{what} (default: %(default)s)")
     group.add_argument(
         "--replacement-frames",
         type=_count,
         default=0,
-        help="frames of the second round of the lifecycle (0: the whole input)",
+        help="frames of the second round of the lifecycle (default: 0, the whole input)",
     )
 
 
 def _add_acceptance(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("acceptance")
-    group.add_argument("--max-frame-deficit", type=_count, default=4)
-    group.add_argument("--voiced-frame-rms-threshold", type=amount, default=1e-3)
-    group.add_argument("--min-voiced-frames", type=_count, default=5)
-    group.add_argument("--minimum-audio-chunks", type=_count, default=2)
-    group.add_argument("--max-client-rtf", type=amount, help="make the client RTF a gate")
-    group.add_argument("--max-stream-rtf", type=amount, help="make the stream RTF a gate")
-    group.add_argument("--max-lag-drift-ms", type=amount, help="make the lag drift a gate")
+    group.add_argument(
+        "--voiced-frame-rms-threshold",
+        type=amount,
+        default=1e-3,
+        help="least RMS of a voiced frame (default: %(default)s)",
+    )
+    for name, default, what in (
+        ("--max-frame-deficit", 4, "most frames that the output may lack"),
+        ("--min-voiced-frames", 5, "fewest voiced frames that a session must say"),
+        ("--minimum-audio-chunks", 2, "fewest audio packets of a session"),
+    ):
+        group.add_argument(
+            name, type=_count, default=default, help=f"{what} (default: %(default)s)"
+        )
+    for name, what in (
+        ("--max-client-rtf", "client RTF"),
+        ("--max-stream-rtf", "stream RTF"),
+        ("--max-lag-drift-ms", "lag drift"),
+    ):
+        group.add_argument(name, type=amount, help=f"make the {what} a gate (default: none)")
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +191,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sessions",
         type=_within(1, 64),  # type: ignore[arg-type]
-        help="load mode with so many sessions (absent: the lifecycle)",
+        help="load mode with so many sessions (default: the lifecycle)",
     )
-    group.add_argument("--load-frames", type=_within(1, 10_000), default=1_000)  # type: ignore[arg-type]
-    group.add_argument("--plot", action="store_true", help="draw load-result.png")
+    group.add_argument(
+        "--load-frames",
+        type=_within(1, 10_000),  # type: ignore[arg-type]
+        default=1_000,
+        help="most frames of 80 ms sent; the input is never looped (default: %(default)s)",
+    )
+    group.add_argument("--plot", action="store_true", help="draw load-result.png (default: off)")

@@ -101,6 +101,7 @@ def test_a_server_that_breaks_one_rule_fails_by_its_name(
     assert outcome.session["acceptance_check"] == check
     assert outcome.session["error"].startswith(f"{check}: ")
     assert not outcome.report["ok"]
+    assert ("hint: " in outcome.output) == (check == "voiced_frames")
 
 
 # contract: K7
@@ -234,9 +235,11 @@ def test_load_frames_bound_the_input_and_the_wav_is_never_looped(
     scripted: Serve, drive: Run
 ) -> None:
     server = scripted(Script())
-    drive(server, "--sessions", "1", "--load-frames", "3", folder="fewer")
-    drive(server, "--sessions", "1", "--load-frames", "900", folder="more")
+    fewer = drive(server, "--sessions", "1", "--load-frames", "3", folder="fewer")
+    more = drive(server, "--sessions", "1", "--load-frames", "900", folder="more")
     assert [len(server.seen.appends[session]) for session in (0, 1)] == [3, FRAMES]
+    said = f"the whole input, {FRAMES} frames"
+    assert said in more.output and said not in fewer.output
 
 
 # contract: K4

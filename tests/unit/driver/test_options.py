@@ -50,6 +50,15 @@ def test_default_of_each_flag(name: str, default: object) -> None:
 
 
 # contract: K0
+def test_every_flag_says_what_it_is_for_and_its_default() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    for action in parser._actions:
+        assert action.help, action.dest
+        assert action.required or "(default: " in action.help, action.dest
+
+
+# contract: K0
 @pytest.mark.parametrize(
     "flags",
     [
