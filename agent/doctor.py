@@ -182,12 +182,12 @@ def _model_lines(report: Report) -> list[tuple[str, str]]:
     if needs := report.needs:
         lines.append(("weights", size(needs.weight_bytes)))
         lines.append(("KV per session", size(needs.session_bytes)))
-        fit = f"{needs.sessions_that_fit} (asked for: {report.max_sessions})"
-        lines.append(("sessions that fit", fit))
+        fit = f"{needs.sessions_that_fit} sessions, whatever their speed"
+        lines.append(("fit into memory", f"{fit} (asked for: {report.max_sessions})"))
     if times := report.times:
         figures = [f"{value * 1e3:.1f}" for value in (times.p50_s, times.p99_s, times.max_s)]
         shown = f"p50 {figures[0]}, p99 {figures[1]}, slowest {figures[2]} ms ({times.mode})"
-        lines.append((f"{times.steps} steps", shown))
+        lines.append((f"{times.steps} steps", f"{shown}; other load on this machine changes it"))
         lines.append(("load", f"{times.load_s:.1f} s"))
     return lines
 
