@@ -23,7 +23,7 @@ COMMANDS = {
     "console": ("agent.console", "talk in this terminal, without LiveKit"),
     "offline": ("agent.offline", "a WAV in, a WAV and a transcript out"),
     "driver": ("agent.driver.command", "end-to-end and load measurements of a running server"),
-    "voices": ("agent.voices", "list the voices of a checkpoint"),
+    "voices": ("agent.voices", "list, check or add the voices of a checkpoint"),
     "doctor": ("agent.doctor", "check this machine and a checkpoint, then say what to do"),
     "sip": ("agent.sip", "provision telephone numbers"),
 }

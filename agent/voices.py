@@ -73,9 +73,12 @@ def _line(report: VoiceReport) -> str:
 
 
 def _add(model: str, name: str, pcm: Pcm) -> int:
+    from agent.loading import BUNDLED
     from model import add_voice
 
     path = add_voice(model, name, pcm)
     print(f"{path.name} written to {path.parent}; restart the worker to offer it")
+    if model == BUNDLED:
+        print("the bundled demo's codec reproduces only its own voice", file=sys.stderr)
     print("use it only with the consent of the person who spoke", file=sys.stderr)
     return 0
