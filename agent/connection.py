@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 from livekit import api
 
+from agent.dispatch import KEYS as DISPATCH_KEYS
 from agent.dispatch import Defaults, parse_dispatch
 from agent.errors import SessionError
 from agent.http_errors import busy_response, error_response
@@ -26,7 +27,6 @@ from agent.text import is_text
 TOKEN_MINUTES = 15
 ROOM_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_NAME = 64
-DISPATCH_KEYS = ("voice", "persona", "seed", "heard")
 KEYS = ("roomName", "participantName", *DISPATCH_KEYS)
 
 
@@ -62,9 +62,9 @@ def connection_routes(
 
 def _metadata(asked: dict[str, Any], defaults: Defaults) -> str:
     """The dispatch metadata, refused here where the agent would refuse it later."""
-    for unknown in asked.keys() - KEYS:
-        message = f"there is no {unknown!r}, there are {', '.join(KEYS)}"
-        raise SessionError("bad_event", message, param=unknown)
+    if unknown := sorted(asked.keys() - KEYS):
+        message = f"there is no {unknown[0]!r}, there are {', '.join(KEYS)}"
+        raise SessionError("bad_event", message, param=unknown[0])
     metadata = json.dumps({key: asked[key] for key in DISPATCH_KEYS if key in asked})
     parse_dispatch(metadata, defaults)
     return metadata
