@@ -10,7 +10,7 @@ import torch
 
 from model.core import Sampling
 from model.faults import DeviceFault
-from model.graphs import capture_or_eager, unpack
+from model.graphs import PackedStep, capture_or_eager, unpack
 from model.prefill import Prefill, Prefix
 from model.prompt import Prompt
 from model.selftest import cuts_agree
@@ -61,16 +61,20 @@ class DeviceStepper:
         else:
             self.frame_step.reset(slot)
 
-    @torch.inference_mode()
     def step(self, rows: range, frames: StepInput) -> StepOutput:
-        """Commits last, once the answer lies on the host: what raises before changed nothing.
+        return step_and_commit(self._step, rows, frames, self.rows)
 
-        A commit that raises may have adopted one part of the state and not the rest, which no
-        second try could mend. So it is a `DeviceFault` at once.
-        """
-        output = unpack(self._step(rows, frames), rows, self.rows)
-        try:
-            self._step.commit(rows, frames)
-        except Exception as error:
-            raise DeviceFault(f"a commit broke off: {error}") from error
-        return output
+
+@torch.inference_mode()
+def step_and_commit(step: PackedStep, rows: range, frames: StepInput, total: int) -> StepOutput:
+    """Commits last, once the answer lies on the host: what raises before changed nothing.
+
+    A commit that raises may have adopted one part of the state and not the rest, which no second
+    try could mend. So it is a `DeviceFault` at once.
+    """
+    output = unpack(step(rows, frames), rows, total)
+    try:
+        step.commit(rows, frames)
+    except Exception as error:
+        raise DeviceFault(f"a commit broke off: {error}") from error
+    return output

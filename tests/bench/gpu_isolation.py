@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-import torch
-
-from model.device import DeviceStepper
-from model.graphs import FIRST_CUT, EagerStep, PackedStep, StaticStep, ring_cuts, unpack
+from model.device import DeviceStepper, step_and_commit
+from model.graphs import FIRST_CUT, EagerStep, PackedStep, StaticStep, ring_cuts
 from model.mimi.transformer import POSITIONS_PER_FRAME
 from model.prefill import Prefix, prefill
 from model.selftest import rows_agree
@@ -98,11 +96,8 @@ def replayed(plant: Plant, scene: Scene, among: Play) -> dict[str, object]:
     else:
         return {"replay_skipped": f"nothing is replayed: {stepper.mode}"}
 
-    @torch.inference_mode()
     def run(rows: range, frames: StepInput) -> StepOutput:
-        output = unpack(other(rows, frames), rows, stepper.rows)
-        other.commit(rows, frames)
-        return output
+        return step_and_commit(other, rows, frames, stepper.rows)
 
     play = scene.play(run, slot=stepper.slots - 1, crowded=True)
     difference = first_difference(among, play)
