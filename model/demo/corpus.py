@@ -38,6 +38,8 @@ SPEECH_RMS = 0.1
 QUIET = 0.02
 """Of the peak; what is below at either end of an utterance is cut off."""
 MARGIN_SECONDS = 0.02
+TUNES = 2
+"""Speeds and pitches in which a speaker is heard."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Corpus:
 class Size:
     """How many voices say each known wording and each other sentence, and how many are aligned."""
 
-    known_voices: int = 14
+    known_voices: int = 24
     other_voices: int = 5
     align_every: int = 2
     speakers: tuple[Speaker, ...] = TRAINED
@@ -154,10 +156,10 @@ def plan(texts: Texts, seed: int, size: Size) -> Iterable[Job]:
     others = [(s, "off_topic", "") for s in texts.off_topic.train]
     others += [(s, "near_miss", "") for s in texts.near_miss.train]
     for speaker, share in _spread(rng, known, size.known_voices, others, size):
-        tuned = Speaker(
-            speaker.program, speaker.voice, int(rng.integers(135, 190)), int(rng.integers(25, 75))
-        )
-        yield Job(tuned, "train", share, size.align_every)
+        for tune in range(TUNES):
+            speed, pitch = int(rng.integers(135, 190)), int(rng.integers(25, 75))
+            tuned = Speaker(speaker.program, speaker.voice, speed, pitch)
+            yield Job(tuned, "train", share[tune::TUNES], size.align_every)
     tests = [*known[::2], *((s, "off_topic", "") for s in texts.off_topic.test)]
     tests += [(s, "near_miss", "") for s in texts.near_miss.test]
     for speaker in size.unseen:

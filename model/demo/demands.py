@@ -26,7 +26,7 @@ def demand_inputs(stage: str, work: Work, checkpoint: Path) -> None:
         corpus = [work.corpus / name for name in ("corpus.json", "user.npy", "agent.npy")]
         _demand(corpus, "run `python -m model.demo corpus` with this --work first")
     if stage == "export":
-        trained = [work.runs / "codec.pt", work.bank, work.tokenizer, work.runs / "language.pt"]
+        trained = [work.runs / "codec.pt", work.bank, work.tokenizer, work.runs / "patience.pt"]
         _demand(trained, "run `python -m model.demo train` with this --work first")
 
 

@@ -28,14 +28,15 @@ ANSWER_FRAMES = 5
 STOP_FRAMES = 4
 """From the onset of speech to silence, when the agent is interrupted."""
 INTERRUPTED = 0.3
-LONG_SILENCE = 0.3
 SHORT_WAIT = 0.4
-MIDDLE = 0.3
-"""Share of the calls that are seen from their middle on, without a prefill."""
 ASKING = 0.4
-"""Share of those in which the agent asks at the start whether someone is there."""
+"""Share of the calls seen from their middle in which the agent asks whether someone is there."""
 OWN_PROMPT = 0.6
 FIRST_VOICE = 0.65
+FORGOTTEN_VOICE = 0
+"""In which the agent goes on after a silence that was longer than its memory."""
+MEMORY_FRAMES = 200
+"""Of silence, after which the model no longer has its own last line before it."""
 UNSURE_SECONDS = 0.12
 """Speech this close to a limit between two fallbacks is not used."""
 NOBODY = -1
@@ -43,12 +44,18 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Mix:
-    """How often a person asks what, and how often in a quiet place."""
+    """How often a person asks what, in a quiet place or not, or says nothing for long."""
 
-    known: float = 0.58
-    near_miss: float = 0.2
+    known: float = 0.56
+    near_miss: float = 0.16
     glued: float = 0.05
     quiet: float = 0.4
+    silent: float = 0.3
+    """At the beginning; less and less with every line of the agent."""
+    middle: float = 0.3
+    """Share of the calls that are seen from their middle on, without a prefill."""
+    second_asks: bool = False
+    """In those it may also have been the second voice that asked whether someone is there."""
 
 
 @dataclass
@@ -105,10 +112,11 @@ class Dialogues:
         """A call from its beginning or, seldom, from somewhere in its middle."""
         voice = 0 if rng.random() < FIRST_VOICE else 1
         background = "clean" if rng.random() < mix.quiet else str(rng.choice(BACKGROUNDS))
-        if rng.random() < MIDDLE:
+        if rng.random() < mix.middle:
             script = self._blank(rng, self.frames, background)
-            self._begin_in_silence(rng, script)
-            self._converse(rng, script, 0, background, mix)
+            asking = voice if mix.second_asks else FORGOTTEN_VOICE
+            going_on = self._begin_in_silence(rng, script, asking, mix)
+            self._converse(rng, script, going_on, background, mix)
             return self._call(script, torch.zeros(17, 0, dtype=torch.int64))
         persona = self.texts.personas[rng.integers(len(self.texts.personas))]
         own = not persona.also or rng.random() < OWN_PROMPT
@@ -137,20 +145,24 @@ class Dialogues:
             speaking=none.clone(),
         )
 
-    def _begin_in_silence(self, rng: Rng, script: _Script) -> None:
+    def _begin_in_silence(self, rng: Rng, script: _Script, voice: int, mix: Mix) -> int:
         """The agent has asked who is there, or does so now; that it never asks again is learnt
-        where the silence that follows is longer than its memory."""
-        if rng.random() < ASKING:
-            self._say(script, self.texts.silence_prompt, 0, int(rng.integers(0, 30)))
+        where the silence that follows is longer than its memory. The voice that goes on."""
+        asked = rng.random() < ASKING
+        if asked:
+            self._say(script, self.texts.silence_prompt, voice, int(rng.integers(0, 30)))
         script.prompted = True
-        if rng.random() < LONG_SILENCE:
+        since = script.ends
+        if rng.random() < mix.silent:
             script.ends += int(rng.integers(0, self.frames))
+        remembered = asked and script.ends - since < MEMORY_FRAMES
+        return voice if remembered else FORGOTTEN_VOICE
 
     def _converse(self, rng: Rng, script: _Script, voice: int, background: str, mix: Mix) -> None:
         """Turns until the script is full; the person may wait long, or not let the agent finish."""
         frames = script.text.shape[0]
         while script.ends < frames:
-            waited = rng.random() < LONG_SILENCE / (1 + len(script.lines))
+            waited = rng.random() < mix.silent / (1 + len(script.lines))
             if waited:
                 self._wait(rng, script, voice)
             if script.lines and not waited and rng.random() < INTERRUPTED:

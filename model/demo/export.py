@@ -51,7 +51,7 @@ def load_trained(runs: Path, mimi: Mimi) -> Trained:
     """The language model in `runs` beside its codec. Raises `FileNotFoundError`."""
     config = describe(mimi)
     lm = LanguageModel(config.lm)
-    lm.load_state_dict(torch.load(runs / "language.pt", weights_only=True)["lm"])
+    lm.load_state_dict(torch.load(runs / "patience.pt", weights_only=True)["lm"])
     return Trained(config, mimi, lm.eval())
 
 

@@ -35,6 +35,10 @@ QUIET_DEEP = 32
 LEARNING_RATE = 1.2e-3
 EASY = 0.25
 """Share of the training in which people speak in quiet places and ask what is known."""
+PATIENCE = 0.1
+"""Steps on mostly silent calls after the training, as a share of it: that the agent asks once, and
+never again, whether someone is there hangs on one frame that is rare in calls of all kinds."""
+PATIENT_RATE = LEARNING_RATE / 8
 ACOUSTIC_DROP = 0.6
 HEARD_WEIGHT = 0.5
 FIRST_ACOUSTIC = 1 + AGENT_CODEBOOKS + 1
@@ -50,19 +54,28 @@ class LanguageTraining:
         self.head = nn.Linear(config.lm.dim, len(dialogues.answers))
         self.window = window_size(config.lm.context, config.attention_window)
         self.steps = 1
+        self.patient = False
         _start(self.lm, mimi)
 
     def run(self, folder: Path, steps: int) -> None:
+        """Calls of every kind, then mostly silent ones; `patience` has the weights in the end."""
         self.steps = steps
+        self._run("language", folder, steps, LEARNING_RATE)
+        self.patient = True
+        self._run("patience", folder, max(1, round(PATIENCE * steps)), PATIENT_RATE)
+
+    def _run(self, name: str, folder: Path, steps: int, rate: float) -> None:
         weights = [*self.lm.parameters(), *self.head.parameters()]
-        optimizer = torch.optim.AdamW(weights, LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.02)
+        optimizer = torch.optim.AdamW(weights, rate, betas=(0.9, 0.95), weight_decay=0.02)
         modules = {"lm": self.lm, "head": self.head}
-        Run("language", folder, steps, modules, optimizer, LEARNING_RATE, self.loss).go()
+        Run(name, folder, steps, modules, optimizer, rate, self.loss).go()
 
     def batch(self, step: int) -> list[Call]:
-        rng = np.random.default_rng([self.seed, 31, step, rank()])
+        rng = np.random.default_rng([self.seed, 32 if self.patient else 31, step, rank()])
         mix = Mix()
-        if step < EASY * self.steps:
+        if self.patient:
+            mix = replace(mix, silent=0.9, middle=0.6, second_asks=True)
+        elif step < EASY * self.steps:
             mix = replace(mix, known=0.85, near_miss=0.05, quiet=0.8)
         return [self.dialogues.draw(rng, mix) for _ in range(BATCH // workers())]
 

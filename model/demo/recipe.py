@@ -24,6 +24,8 @@ from .together import run_together
 from .training import stored_step
 from .wording import write_tokenizer
 
+LATER_RUNS = ("language", "patience", "decoder")
+"""The trainings that begin with a finished codec."""
 COMPARED_CALLS = 8
 """Calls in which stored and trained weights are compared."""
 
@@ -37,8 +39,8 @@ class Plan:
     size: Size = field(default_factory=Size)
     codec_steps: int = 2600
     decoder_steps: int = 6000
-    language_steps: int = 3400
-    takes: int = 5
+    language_steps: int = 3500
+    takes: int = 4
     """In how many conditions each utterance is encoded for the language model."""
 
 
@@ -90,7 +92,7 @@ def train(work: Work, plan: Plan) -> None:
 
 def _forget(work: Work) -> None:
     """Drop what was made with another codec."""
-    for name in ("decoder", "language"):
+    for name in LATER_RUNS:
         for ending in ("pt", "jsonl"):
             (work.runs / f"{name}.{ending}").unlink(missing_ok=True)
     work.bank.unlink(missing_ok=True)
@@ -121,7 +123,7 @@ def train_language(work: Work, plan: Plan) -> None:
 
 
 def draw_curves(work: Work) -> None:
-    names = [n for n in ("codec", "decoder", "language") if (work.runs / f"{n}.jsonl").exists()]
+    names = [n for n in ("codec", *LATER_RUNS) if (work.runs / f"{n}.jsonl").exists()]
     progress.draw({n: work.runs / f"{n}.jsonl" for n in names}, work.runs / "curves.png")
 
 

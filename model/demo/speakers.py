@@ -48,12 +48,17 @@ the waveform can be learnt with plain losses."""
 
 _ESPEAK_TRAINED = (
     "en-us en-us+f1 en-us+f2 en-us+f3 en-us+f5 en-us+m1 en-us+m2 en-us+m3 en-us+m4 en-us+m5 "
-    "en-us+m6 en-us+m8 en-us+klatt en-us+klatt2 en-us+klatt5 en-us+Annie en-us+Andy en-us+Alex "
-    "en-us+Michael en-us+Linda en-us+Max en-us+John en-us+Mike en-us+Steph en-us+Rob "
-    "en-us+victor en-us+Belinda en-us+Gene en-us+Ed en-us+David en-us+Pedro en-us+Adam "
-    "en-gb en-gb+f2 en-gb+m3 en-gb+Alicia en-gb+Quincy en-gb+Marco en-gb-scotland "
-    "en-gb-scotland+f3 en-gb-x-rp en-gb-x-rp+f1 en-gb-x-rp+Steph2 en-gb-x-gbclan+m1 en-029+m2"
+    "en-us+m6 en-us+m8 en-us+klatt en-us+klatt2 en-us+klatt3 en-us+klatt5 en-us+Alex en-us+Alicia "
+    "en-us+Andrea en-us+Andy en-us+Annie en-us+Denis en-us+Gene en-us+Hugo en-us+Jacky "
+    "en-us+Marco en-us+Michael en-us+Mike en-us+adam en-us+belinda en-us+david en-us+ed "
+    "en-us+john en-us+linda en-us+max en-us+norbert en-us+paul en-us+pedro en-us+rob en-us+sandro "
+    "en-us+shelby en-us+steph en-us+steph3 en-us+victor en-us+zac en-us-nyc en-us-nyc+f3 "
+    "en en+f2 en+m3 en+Alicia en+Marco en+edward en+linda en+quincy en-gb-scotland "
+    "en-gb-scotland+f3 en-gb-scotland+m2 en-gb-scotland+Andy en-gb-x-rp en-gb-x-rp+f1 "
+    "en-gb-x-rp+steph2 en-gb-x-gbclan+m1 en-gb-x-gbclan+f5 en-gb-x-gbcwmd en-029+m2"
 ).split()
+"""British English is `en`: of `en-gb+f4` espeak-ng speaks plain `en-gb` and says nothing. A variant
+is spelt as its file is; of another spelling, too, the plain voice speaks."""
 
 TRAINED: tuple[Speaker, ...] = (
     *(Speaker("flite", voice) for voice in ("kal16", "kal", "awb", "slt")),
@@ -62,7 +67,7 @@ TRAINED: tuple[Speaker, ...] = (
 )
 UNSEEN_VARIANTS: tuple[Speaker, ...] = (
     Speaker("espeak-ng", "en-us+m7"),
-    Speaker("espeak-ng", "en-gb+f4"),
+    Speaker("espeak-ng", "en+f4"),
     Speaker("espeak-ng", "en-us+klatt4"),
     Speaker("espeak-ng", "en-us+Lee"),
     Speaker("espeak-ng", "en-gb-scotland+Diogo"),

@@ -50,9 +50,9 @@ QUESTIONS = tuple(
     map(
         question,
         (
-            "how fast is light",
-            "how old are you",
-            "how far away is the moon",
+            "how is the weather outside",
+            "what music do you like",
+            "what is the capital of Italy",
         ),
     )
 )

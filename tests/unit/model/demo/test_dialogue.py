@@ -14,6 +14,7 @@ from model.demo.bank import Bank, Line, Said
 from model.demo.dialogue import ANSWER_FRAMES, NOBODY, STOP_FRAMES, Call, Dialogues, Mix
 from model.demo.listening import BACKGROUNDS
 from model.demo.shape import BINS, MIMI, lm_config
+from model.demo.speakers import AGENT_PITCHES
 from model.demo.texts import Texts, load_texts
 from model.demo.wording import TEXT_CARD, TEXT_LEAD, write_tokenizer
 from model.tokenizer import Tokenizer
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.unit
 FRAMES = 448
 QUIET, GAP, PERSON = 1, 2, 3
 """Codes of the agent's silence, of backgrounds and of people."""
+VOICE = 50
+"""The last codebook's code of the first voice; the second one's is one more."""
 
 
 def fake_bank(texts: Texts) -> Bank:
@@ -42,6 +45,7 @@ def fake_bank(texts: Texts) -> Bank:
             row = torch.full((20 + TEXT_LEAD,), 3)
             row[0] = 10 + index
             codes = torch.full((8, 20 + TEXT_LEAD), 100 + index)
+            codes[-1] = VOICE + voice
             codes[:, :TEXT_LEAD] = QUIET
             lines[text, voice] = Line(row, codes)
     gaps = {kind: (torch.full((8, 125), GAP),) for kind in BACKGROUNDS}
@@ -73,6 +77,11 @@ def spoken(call: Call) -> list[tuple[int, str]]:
     return [(int(t), texts.spoken[int(row[t]) - 10]) for t in (row > 9).nonzero()[:, 0]]
 
 
+def voice_at(call: Call, start: int) -> int:
+    """Which voice says the line whose text begins at `start`."""
+    return int(call.frames[8, call.live + start + TEXT_LEAD]) - VOICE
+
+
 def test_calls_follow_from_the_seed(config: ModelConfig, tokenizer: Tokenizer) -> None:
     first, second = (draw(config, tokenizer, 4) for _ in range(2))
     assert torch.equal(first.frames, second.frames)
@@ -81,13 +90,12 @@ def test_calls_follow_from_the_seed(config: ModelConfig, tokenizer: Tokenizer) -
 
 
 def test_a_call_begins_with_its_prefill_and_the_greeting_of_its_persona(
-    config: ModelConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    config: ModelConfig, tokenizer: Tokenizer
 ) -> None:
-    monkeypatch.setattr(dialogue, "MIDDLE", 0.0)
     texts = load_texts()
     seen = set()
     for seed in range(12):
-        call = draw(config, tokenizer, seed)
+        call = draw(config, tokenizer, seed, Mix(middle=0.0))
         prompt = [int(t) for t in call.frames[0, : call.live] if t != 3]
         persona = next(
             p for p in texts.personas for q in p.prompts if tokenizer.encode_persona(q) == prompt
@@ -119,8 +127,7 @@ def test_an_interrupted_agent_falls_silent_in_time(
     config: ModelConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialogue, "INTERRUPTED", 1.0)
-    monkeypatch.setattr(dialogue, "LONG_SILENCE", 0.0)
-    call = draw(config, tokenizer, 6)
+    call = draw(config, tokenizer, 6, Mix(silent=0.0))
     user, agent = call.frames[9, call.live :], call.frames[1, call.live :]
     onsets = [t for t in range(1, len(user)) if user[t] == PERSON and user[t - 1] != PERSON]
     checked = 0
@@ -138,11 +145,9 @@ def test_silence_is_broken_once(
     config: ModelConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialogue, "SHORT_WAIT", 0.0)
-    monkeypatch.setattr(dialogue, "LONG_SILENCE", 100.0)
-    monkeypatch.setattr(dialogue, "MIDDLE", 0.0)
-    texts = load_texts()
+    texts, waiting = load_texts(), Mix(silent=100.0, middle=0.0)
     for seed in range(6):
-        said = [line for _, line in spoken(draw(config, tokenizer, seed))]
+        said = [line for _, line in spoken(draw(config, tokenizer, seed, waiting))]
         assert said[1] == texts.silence_prompt
         assert all(
             (a, b) != (texts.silence_prompt,) * 2 for a, b in zip(said, said[1:], strict=False)
@@ -152,17 +157,34 @@ def test_silence_is_broken_once(
 def test_after_its_prompt_it_stays_silent_longer_than_its_memory(
     config: ModelConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialogue, "MIDDLE", 1.0)
+    """In either voice: trained in one alone, it asked again and again in the other."""
     monkeypatch.setattr(dialogue, "ASKING", 1.0)
-    monkeypatch.setattr(dialogue, "LONG_SILENCE", 1.0)
-    prompt = load_texts().silence_prompt
-    longest = 0
-    for seed in range(8):
-        said = spoken(draw(config, tokenizer, seed))
-        assert said[0][1] == prompt
-        assert said[1:2] == [] or said[1][1] != prompt
-        longest = max(longest, (said[1][0] if said[1:] else FRAMES) - said[0][0])
-    assert longest > config.lm.context
+    texts, silent = load_texts(), Mix(silent=1.0, middle=1.0, second_asks=True)
+    longest = dict.fromkeys(range(len(AGENT_PITCHES)), 0)
+    for seed in range(16):
+        call = draw(config, tokenizer, seed, silent)
+        said = spoken(call)
+        assert said[0][1] == texts.silence_prompt
+        assert said[1:2] == [] or said[1][1] != texts.silence_prompt
+        voice = voice_at(call, said[0][0])
+        longest[voice] = max(longest[voice], (said[1][0] if said[1:] else FRAMES) - said[0][0])
+    assert min(longest.values()) > config.lm.context
+
+
+def test_the_voice_that_asked_goes_on_until_it_is_forgotten(
+    config: ModelConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialogue, "ASKING", 1.0)
+    talking = Mix(silent=0.0, middle=1.0, second_asks=True)
+
+    def voices(seed: int) -> list[int]:
+        call = draw(config, tokenizer, seed, talking)
+        return [voice_at(call, start) for start, _ in spoken(call)]
+
+    remembered = [set(voices(seed)) for seed in range(8)]
+    assert {1} in remembered and {0, 1} not in remembered
+    monkeypatch.setattr(dialogue, "MEMORY_FRAMES", 0)
+    assert voices(remembered.index({1}))[:2] == [1, 0]
 
 
 def test_the_unknown_gets_the_fallback_that_its_length_demands(
