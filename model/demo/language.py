@@ -6,7 +6,8 @@ names what was heard, the dropping of acoustic codes) leaves nothing behind in t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,22 @@ PATIENCE = 0.1
 """Steps on mostly silent calls after the training, as a share of it: that the agent asks once, and
 never again, whether someone is there hangs on one frame that is rare in calls of all kinds."""
 PATIENT_RATE = LEARNING_RATE / 8
+EASY_MIX = Mix(known=0.85, near_miss=0.05, quiet=0.8)
+PATIENT_MIX = Mix(silent=0.9, middle=0.6, second_asks=True)
 ACOUSTIC_DROP = 0.6
 HEARD_WEIGHT = 0.5
 FIRST_ACOUSTIC = 1 + AGENT_CODEBOOKS + 1
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A training on calls of one kind; `stream` keeps its calls apart from other phases'."""
+
+    name: str
+    stream: int
+    rate: float
+    mix: Callable[[int], Mix]
+    """By step."""
 
 
 class LanguageTraining:
@@ -53,34 +67,33 @@ class LanguageTraining:
         self.lm = LanguageModel(config.lm)
         self.head = nn.Linear(config.lm.dim, len(dialogues.answers))
         self.window = window_size(config.lm.context, config.attention_window)
-        self.steps = 1
-        self.patient = False
         _start(self.lm, mimi)
 
     def run(self, folder: Path, steps: int) -> None:
         """Calls of every kind, then mostly silent ones; `patience` has the weights in the end."""
-        self.steps = steps
-        self._run("language", folder, steps, LEARNING_RATE)
-        self.patient = True
-        self._run("patience", folder, max(1, round(PATIENCE * steps)), PATIENT_RATE)
+        mixed = Phase(
+            "language", 31, LEARNING_RATE, lambda step: EASY_MIX if step < EASY * steps else Mix()
+        )
+        silent = Phase("patience", 32, PATIENT_RATE, lambda step: PATIENT_MIX)
+        self._go(mixed, folder, steps)
+        self._go(silent, folder, max(1, round(PATIENCE * steps)))
 
-    def _run(self, name: str, folder: Path, steps: int, rate: float) -> None:
+    def _go(self, phase: Phase, folder: Path, steps: int) -> None:
         weights = [*self.lm.parameters(), *self.head.parameters()]
-        optimizer = torch.optim.AdamW(weights, rate, betas=(0.9, 0.95), weight_decay=0.02)
+        optimizer = torch.optim.AdamW(weights, phase.rate, betas=(0.9, 0.95), weight_decay=0.02)
         modules = {"lm": self.lm, "head": self.head}
-        Run(name, folder, steps, modules, optimizer, rate, self.loss).go()
 
-    def batch(self, step: int) -> list[Call]:
-        rng = np.random.default_rng([self.seed, 32 if self.patient else 31, step, rank()])
-        mix = Mix()
-        if self.patient:
-            mix = replace(mix, silent=0.9, middle=0.6, second_asks=True)
-        elif step < EASY * self.steps:
-            mix = replace(mix, known=0.85, near_miss=0.05, quiet=0.8)
+        def loss(step: int) -> tuple[Tensor, dict[str, float]]:
+            return self._loss(step, self._calls(phase, step))
+
+        Run(phase.name, folder, steps, modules, optimizer, phase.rate, loss).go()
+
+    def _calls(self, phase: Phase, step: int) -> list[Call]:
+        rng = np.random.default_rng([self.seed, phase.stream, step, rank()])
+        mix = phase.mix(step)
         return [self.dialogues.draw(rng, mix) for _ in range(BATCH // workers())]
 
-    def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
-        calls = self.batch(step)
+    def _loss(self, step: int, calls: list[Call]) -> tuple[Tensor, dict[str, float]]:
         columns = torch.stack([lay_out(call.frames, self.config.lm) for call in calls])
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + step) * 64 + rank())
         hidden = self._hidden(columns[..., :-1], generator)

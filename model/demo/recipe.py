@@ -79,23 +79,24 @@ def make_corpus(work: Work, plan: Plan) -> Corpus:
 def train(work: Work, plan: Plan) -> None:
     """The codec, then the language model over its codes, then the codec's decoder once more."""
     work.runs.mkdir(parents=True, exist_ok=True)
-    before = stored_step(work.runs, "codec")
+    if stored_step(work.runs, "codec") < plan.codec_steps:
+        _forget(work, *LATER_RUNS)
+        work.bank.unlink(missing_ok=True)
     run_together(plan.workers, train_codec, work.corpus, work.runs, plan.seed, plan.codec_steps)
-    if stored_step(work.runs, "codec") != before:
-        _forget(work)
     if not work.bank.exists():
         fill_bank(work, plan)
+    if stored_step(work.runs, "language") < plan.language_steps:
+        _forget(work, "patience")
     run_together(plan.workers, train_language, work, plan)
     run_together(plan.workers, train_decoder, work, plan)
     draw_curves(work)
 
 
-def _forget(work: Work) -> None:
-    """Drop what was made with another codec."""
-    for name in LATER_RUNS:
+def _forget(work: Work, *names: str) -> None:
+    """Drop trainings before what they began with is trained on."""
+    for name in names:
         for ending in ("pt", "jsonl"):
             (work.runs / f"{name}.{ending}").unlink(missing_ok=True)
-    work.bank.unlink(missing_ok=True)
 
 
 def fill_bank(work: Work, plan: Plan) -> None:

@@ -22,11 +22,16 @@ class Stages:
         patch.setattr(recipe, "train_codec", self.codec)
         patch.setattr(recipe, "fill_bank", self.bank)
         patch.setattr(recipe, "train_decoder", lambda w, p: self.note(w, "decoder"))
-        patch.setattr(recipe, "train_language", lambda w, p: self.note(w, "language"))
+        patch.setattr(recipe, "train_language", self.language)
         patch.setattr(recipe, "draw_curves", lambda work: None)
 
     def codec(self, corpus: Path, runs: Path, seed: int, steps: int) -> None:
         torch.save({"step": steps}, runs / "codec.pt")
+
+    def language(self, work: Work, plan: Plan) -> None:
+        self.note(work, "language")
+        self.note(work, "patience")
+        torch.save({"step": plan.language_steps}, work.runs / "language.pt")
 
     def bank(self, work: Work, plan: Plan) -> None:
         self.note(work, "bank")
@@ -44,6 +49,18 @@ def test_a_longer_trained_codec_makes_the_rest_anew(
     work = Work(tmp_path, TEXTS)
     train(work, Plan(workers=1, codec_steps=10))
     train(work, Plan(workers=1, codec_steps=10))
-    assert stages.begun == ["bank", "language", "decoder"]
+    assert stages.begun == ["bank", "language", "patience", "decoder"]
     train(work, Plan(workers=1, codec_steps=20))
-    assert stages.begun == ["bank", "language", "decoder"] * 2
+    assert stages.begun == ["bank", "language", "patience", "decoder"] * 2
+
+
+def test_a_longer_trained_language_model_learns_patience_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the shorter one ended with would otherwise be taken for the longer one."""
+    stages = Stages(monkeypatch)
+    work = Work(tmp_path, TEXTS)
+    train(work, Plan(workers=1, language_steps=10))
+    stages.begun.clear()
+    train(work, Plan(workers=1, language_steps=20))
+    assert stages.begun == ["patience"]
