@@ -50,9 +50,9 @@ QUESTIONS = tuple(
     map(
         question,
         (
-            "how is the weather outside",
-            "what music do you like",
-            "what is the capital of Italy",
+            "what is the highest mountain",
+            "explain the color of the sky",
+            "I need more towels",
         ),
     )
 )

@@ -24,7 +24,7 @@ from tests.fakes.server import Client, Server, serving, until_free
 
 pytestmark = pytest.mark.e2e
 
-WEATHER, MUSIC, _ = QUESTIONS
+MOUNTAIN, SKY, _ = QUESTIONS
 HELD_FRAMES = 25
 DELTA = "response.output_audio.delta"
 WORDS = "response.output_audio_transcript.delta"
@@ -66,7 +66,7 @@ async def test_after_a_soft_cancel_the_old_answer_is_not_taken_up_and_the_next_q
     async with serving(demo_engine) as server:
         async with server.connect("/v1/realtime?model=demo") as client:
             await client.until("session.updated")
-            await client.append(asked(WEATHER, after=MID_ANSWER_FRAMES))
+            await client.append(asked(MOUNTAIN, after=MID_ANSWER_FRAMES))
             greeted = (await client.until("response.done"))["response"]
             assert greeted["status"] == "completed"
             await client.until("response.created")
@@ -75,11 +75,11 @@ async def test_after_a_soft_cancel_the_old_answer_is_not_taken_up_and_the_next_q
             await stepped(server)
             cut, after = await cancelled(client)
             old = client.seen[before:after]
-            assert is_begun(words_of(old), WEATHER.answer)
+            assert is_begun(words_of(old), MOUNTAIN.answer)
             answers: list[str] = []
 
             async def put() -> str:
-                await client.append(asked(MUSIC, before=HELD_FRAMES))
+                await client.append(asked(SKY, before=HELD_FRAMES))
                 done = (await client.until("response.done"))["response"]
                 assert done["status"] == "completed"
                 answers.append(done["id"])
@@ -87,11 +87,11 @@ async def test_after_a_soft_cancel_the_old_answer_is_not_taken_up_and_the_next_q
                     [one for one in client.seen if one.get("response_id") == done["id"]]
                 )
 
-            assert await answer_to(put) == MUSIC.answer, "the old answer is not taken up again"
+            assert await answer_to(put) == SKY.answer, "the old answer is not taken up again"
             new = client.seen[after:]
             assert cut["id"] not in answers
             assert {one["response_id"] for one in new if one["type"] == DELTA} == set(answers)
-            assert made_out(lines_in(sound_of(new))) == [MUSIC.answer]
+            assert made_out(lines_in(sound_of(new))) == [SKY.answer]
             assert {one["metadata"]["epoch"] for one in client.all(DELTA)} == {0}
         await until_free(server)
 
@@ -112,13 +112,13 @@ async def test_after_a_hard_cancel_the_conversation_begins_anew(
         async with server.connect("/v1/duplex?model=demo") as client:
             await client.until("session.updated")
             greeting = await said(client, silence(GREETING_FRAMES))
-            old = await said(client, asked(WEATHER, before=0, after=MID_ANSWER_FRAMES))
-            assert words_of(greeting) == GREETING and is_begun(words_of(old), WEATHER.answer)
+            old = await said(client, asked(MOUNTAIN, before=0, after=MID_ANSWER_FRAMES))
+            assert words_of(greeting) == GREETING and is_begun(words_of(old), MOUNTAIN.answer)
             cut, after = await cancelled(client)
             again = await said(client, silence(GREETING_FRAMES))
             assert words_of(again) == GREETING and sound_of(again) == sound_of(greeting)
-            answer = await said(client, asked(MUSIC, before=0))
-            assert words_of(answer) == MUSIC.answer and lines_in(sound_of(answer)) == [MUSIC.answer]
+            answer = await said(client, asked(SKY, before=0))
+            assert words_of(answer) == SKY.answer and lines_in(sound_of(answer)) == [SKY.answer]
             new = [one for one in client.seen[after:] if one["type"] == DELTA]
             assert {one["metadata"]["epoch"] for one in new} == {1}
             assert len({one["response_id"] for one in new} | {cut["id"]}) == 2

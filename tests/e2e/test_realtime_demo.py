@@ -30,7 +30,7 @@ from tests.fakes.server import Server, serving, until_free
 
 pytestmark = pytest.mark.e2e
 
-WEATHER, _, ITALY = QUESTIONS
+MOUNTAIN, _, TOWELS = QUESTIONS
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ async def server(demo_engine: Engine) -> AsyncIterator[Server]:
 
 async def test_openai_python_over_a_websocket(server: Server) -> None:  # contract: F2 F3
     async with connected(server) as connection:
-        await append(connection, asked(WEATHER))
-        for line in (GREETING, WEATHER.answer):
+        await append(connection, asked(MOUNTAIN))
+        for line in (GREETING, MOUNTAIN.answer):
             words, sound, status = await answer_of(connection)
             assert (squeeze(words), status) == (line, "completed")
             assert lines_in(sound) == [line]
@@ -77,17 +77,17 @@ async def test_openai_python_over_webrtc(server: Server) -> None:
         assert transcript(await browser.until("response.done")) == GREETING
 
         async def put() -> str:
-            browser.microphone.say(spoken(WEATHER.words))
+            browser.microphone.say(spoken(MOUNTAIN.words))
             return transcript(await browser.until("response.done"))
 
         heard: list[str] = []
         # A step that a busy machine takes too long for leaves a hole in what is heard.
         for _ in range(TIMES):
-            assert await answer_to(put) == WEATHER.answer
+            assert await answer_to(put) == MOUNTAIN.answer
             heard = await asyncio.to_thread(heard_lines, browser.loudspeaker.sound())
-            if WEATHER.answer in heard:
+            if MOUNTAIN.answer in heard:
                 break
-        assert WEATHER.answer in heard
+        assert MOUNTAIN.answer in heard
         await client.realtime.calls.hangup(call.response.headers["Location"].rsplit("/", 1)[1])
         await browser.until("session.closed")
         await browser.close()
@@ -100,9 +100,9 @@ def transcript(done: dict[str, Any]) -> str:
 @pytest.mark.parametrize("kind", CLIENTS)
 async def test_a_duplex_client(kind: str, server: Server) -> None:  # contract: C6
     async with make(kind, server) as client:
-        audio, words = await converse(client, asked(WEATHER))
-    assert squeeze(words) == f"{GREETING} {WEATHER.answer}"
-    assert lines_in(audio) == [GREETING, WEATHER.answer]
+        audio, words = await converse(client, asked(MOUNTAIN))
+    assert squeeze(words) == f"{GREETING} {MOUNTAIN.answer}"
+    assert lines_in(audio) == [GREETING, MOUNTAIN.answer]
 
 
 STALL_MS = 5000
@@ -114,17 +114,17 @@ MODELS: dict[str, tuple[Make, Question]] = {
         lambda server, http: openai.realtime.RealtimeModel(
             base_url=server.url + "/v1", api_key="any"
         ),
-        WEATHER,
+        MOUNTAIN,
     ),
     "nvidia": (
         lambda server, http: nvidia.RealtimeModel(
             base_url=server.ws, http_session=http, silence_threshold_ms=STALL_MS
         ),
-        ITALY,
+        TOWELS,
     ),
     "own": (
         lambda server, http: personaplex.DuplexModel(url=server.ws + "/v1/duplex"),
-        ITALY,
+        TOWELS,
     ),
 }
 
@@ -144,10 +144,10 @@ async def test_turns_of_the_own_plugin_are_items_of_the_chat(server: Server) -> 
     persona = server.manager.default_spec.persona
     async with talking(personaplex.DuplexModel(url=server.ws + "/v1/duplex"), persona) as talk:
         await talk.until_said(GREETING)
-        for question in (WEATHER, ITALY):
+        for question in (MOUNTAIN, TOWELS):
             talk.microphone.say(spoken(question.words))
             await talk.until_said(question.answer)
-        lines = [GREETING, WEATHER.answer, ITALY.answer]
+        lines = [GREETING, MOUNTAIN.answer, TOWELS.answer]
         await talk.until("three items", lambda: len(said(talk.session)) >= len(lines))
         assert said(talk.session) == lines
         assert heard_lines(talk.loudspeaker.sound()) == lines

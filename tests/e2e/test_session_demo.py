@@ -30,7 +30,7 @@ from tests.fakes.sink import ListSink
 
 pytestmark = pytest.mark.e2e
 
-WEATHER, MUSIC, ITALY = QUESTIONS
+MOUNTAIN, SKY, TOWELS = QUESTIONS
 SOFT = replace(STOCK, only_responses=False, continuation=None)
 """Stock mood, of which every frame is seen and every frame is the test's own."""
 HARD = CHAT
@@ -67,9 +67,9 @@ class Call:
         """Greeted, asked, and in the middle of the answer; all frames so far."""
         frames = await self.say(silence(GREETING_FRAMES))
         assert words(frames) == GREETING
-        answer = await self.say(asked(WEATHER, before=0, after=MID_ANSWER_FRAMES))
+        answer = await self.say(asked(MOUNTAIN, before=0, after=MID_ANSWER_FRAMES))
         begun = words(answer)
-        assert begun and WEATHER.answer.startswith(begun) and begun != WEATHER.answer
+        assert begun and MOUNTAIN.answer.startswith(begun) and begun != MOUNTAIN.answer
         return frames + answer
 
     async def end(self) -> None:
@@ -100,10 +100,10 @@ async def test_after_a_soft_cancel_the_next_question_is_answered(
     assert call.session.holding and all(frame.held for frame in held)
     # What the first one emits was decided a position before.
     assert {frame.text_token for frame in held[1:]} == {PAD}
-    after = await call.say(asked(MUSIC, before=0))
+    after = await call.say(asked(SKY, before=0))
     assert not call.session.holding
-    assert words(held + after) == MUSIC.answer, "the old answer is not taken up again"
-    assert lines(held + after) == [MUSIC.answer]
+    assert words(held + after) == SKY.answer, "the old answer is not taken up again"
+    assert lines(held + after) == [SKY.answer]
     end = call.sink.all("done")[-1]
     assert end.id != cut.id and (end.epoch, end.status) == (0, "completed")
     everything = before + held + after
@@ -142,8 +142,8 @@ async def test_a_hard_cancel_restarts_the_conversation(
     for field in ("position", "text_token", "text"):
         assert [getattr(one, field) for one in new] == [getattr(one, field) for one in again]
     assert all(np.array_equal(one.pcm, other.pcm) for one, other in zip(new, again, strict=True))
-    answer = await call.say(asked(MUSIC, before=0))
-    assert words(answer) == MUSIC.answer and lines(answer) == [MUSIC.answer]
+    answer = await call.say(asked(SKY, before=0))
+    assert words(answer) == SKY.answer and lines(answer) == [SKY.answer]
     bound = call.sink.all("bound")
     assert [epoch for epoch, _ in bound] == [0, 1] and len({count for _, count in bound}) == 1
     await call.end()
@@ -171,7 +171,7 @@ async def test_talking_over_the_agent_is_the_models_own_affair(
 async def test_input_at_any_rate_gives_the_same_words(
     rate: int, demo_engine: Engine
 ) -> None:  # contract: C1
-    sound = soxr.resample(asked(ITALY), SAMPLE_RATE, rate)
+    sound = soxr.resample(asked(TOWELS), SAMPLE_RATE, rate)
     audio = base64.b64encode(pcm16(sound)).decode()
     async with serving(demo_engine) as server:
         async with server.connect("/v1/realtime?model=demo") as client:
@@ -180,4 +180,4 @@ async def test_input_at_any_rate_gives_the_same_words(
             said = [(await client.until("response.done"))["response"] for _ in range(2)]
         await until_free(server)
     transcripts = [squeeze(one["output"][0]["content"][0]["transcript"]) for one in said]
-    assert transcripts == [GREETING, ITALY.answer]
+    assert transcripts == [GREETING, TOWELS.answer]
