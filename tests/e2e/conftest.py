@@ -15,7 +15,7 @@ WorkerFactory = Callable[..., Awaitable[WorkerProcess]]
 
 
 @pytest.fixture(scope="module")
-def echo_worker(
+def echo_process(
     request: pytest.FixtureRequest,
     livekit: LiveKitServer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -32,6 +32,13 @@ def echo_worker(
     worker.start()
     yield worker
     worker.stop()
+
+
+@pytest.fixture
+def echo_worker(echo_process: WorkerProcess) -> WorkerProcess:
+    """It with every slot free: the calls of the test before have ended."""
+    echo_process.await_idle()
+    return echo_process
 
 
 @pytest.fixture

@@ -215,6 +215,14 @@ class WorkerProcess(Process):
         status, body = get(f"{self.base}/ready")
         return {"status": status, **json.loads(body)}
 
+    def await_idle(self) -> None:
+        """Until every call has left its slot, however long its end takes."""
+        self.await_true("idle slots", lambda: self.ready()["used_slots"] == 0)
+
+    async def reach_idle(self) -> None:
+        """The same while the test's own loop goes on."""
+        await asyncio.to_thread(self.await_idle)
+
     def recordings_open(self) -> list[Path]:
         """The files that recordings of calls are being written to, wherever they are."""
         files = [Path(file.path) for file in psutil.Process(self.pid).open_files()]

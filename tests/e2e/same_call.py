@@ -38,4 +38,4 @@ async def check_ended(worker: WorkerProcess, session: str) -> None:
     recorded = last_recording(worker.folder)
     assert recorded["seqs"].tolist() == list(range(1, len(recorded["seqs"]) + 1))
     assert not recorded["epochs"].any()
-    await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
+    await worker.reach_idle()

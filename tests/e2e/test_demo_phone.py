@@ -47,4 +47,4 @@ async def test_a_phone_is_greeted_and_answered(
     account = await worker.ended(ringing["session"])
     check_chain(account)
     assert account["reason"] == "hangup_key"
-    await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
+    await worker.reach_idle()

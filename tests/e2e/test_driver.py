@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,17 +63,6 @@ def report(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "load-result.json").read_text())
 
 
-def free_slots(server: WorkerProcess) -> int:
-    return int(server.ready()["free_slots"])
-
-
-def await_free(server: WorkerProcess, slots: int) -> None:
-    deadline = time.monotonic() + 60
-    while free_slots(server) != slots:
-        assert time.monotonic() < deadline, server.ready()
-        time.sleep(0.1)
-
-
 # contract: K9, A2, A5
 def test_the_lifecycle_passes(server: WorkerProcess, wav: Path, tmp_path: Path) -> None:
     voice = ("--voice", voice_of(server))
@@ -83,7 +71,7 @@ def test_the_lifecycle_passes(server: WorkerProcess, wav: Path, tmp_path: Path) 
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["overflow_error_code"] == "resource_exhausted"
     assert result["errors"] == []
-    await_free(server, 2)
+    server.await_idle()
 
 
 # contract: K6, C6
@@ -95,6 +83,7 @@ def test_load_at_real_time_has_no_deficit(server: WorkerProcess, wav: Path, tmp_
     jsonschema.validate(result, json.loads((ROOT / "docs" / "load-result.schema.json").read_text()))
     assert [row["frame_deficit"] for row in result["sessions"]] == [0, 0]
     assert [row["output_frames"] for row in result["sessions"]] == [LOAD_FRAMES, LOAD_FRAMES]
+    server.await_idle()
 
 
 # contract: K3
@@ -108,7 +97,7 @@ def test_load_through_rooms_accounts_for_every_frame(
     result = report(tmp_path / "out")
     assert [row["input_frames"] for row in result["sessions"]] == [100, 100]
     assert result["transport"] == "livekit"
-    await_free(server, 2)
+    server.await_idle()
 
 
 # contract: K5, J2
@@ -118,12 +107,12 @@ def test_interrupted_in_mid_stream_the_slots_come_back(
     more = ("--sessions", "2", "--voice", voice_of(server))
     driver = subprocess.Popen(flags(server, wav, tmp_path / "out", *more), cwd=ROOT)
     try:
-        await_free(server, 0)
+        server.await_true("two calls", lambda: server.ready()["used_slots"] == 2)
         driver.send_signal(signal.SIGINT)
         assert driver.wait(60) == 130
     finally:
         driver.kill()
-    await_free(server, 2)
+    server.await_idle()
     assert not (tmp_path / "out" / "load-result.json").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,11 +55,11 @@ class UserAgent(Process):
 
 @pytest.fixture(scope="module")
 def example_agent(
-    tmp_path_factory: pytest.TempPathFactory, livekit: LiveKitServer, echo_worker: WorkerProcess
+    tmp_path_factory: pytest.TempPathFactory, livekit: LiveKitServer, echo_process: WorkerProcess
 ) -> Iterator[UserAgent]:
     """The example as it stands."""
     folder = tmp_path_factory.mktemp("example")
-    with user_agent(NAME, EXAMPLE.read_text(), folder, livekit, echo_worker) as agent:
+    with user_agent(NAME, EXAMPLE.read_text(), folder, livekit, echo_process) as agent:
         yield agent
 
 
@@ -115,9 +114,7 @@ async def test_turns_are_separate_and_the_slot_comes_back(
     assert len({segment.id for segment in turns(caller)}) == len(turns(caller))
     assert np.abs(caller.sound()).max() > 0.05
     await caller.leave()
-    await asyncio.to_thread(
-        echo_worker.await_true, "free slot", lambda: echo_worker.ready()["free_slots"] == 2
-    )
+    await echo_worker.reach_idle()
 
 
 async def test_a_quiet_voice_is_heard_as_it_is(
@@ -131,7 +128,7 @@ async def test_a_quiet_voice_is_heard_as_it_is(
     quiet = voice * (QUIET_RMS / loudness(voice))
     await caller.say(np.concatenate((silence(1), at_microphone(quiet), silence(1))))
     await caller.leave()
-    await echo_worker.reach("free slot", lambda: echo_worker.ready()["free_slots"] == 2)
+    await echo_worker.reach_idle()
     assert loudness(last_recording(echo_worker.folder)["pcm"]) == pytest.approx(QUIET_RMS, rel=0.2)
 
 
@@ -162,7 +159,7 @@ async def test_each_turn_is_an_item_that_says_what_was_said(
         assert made_out(read) == [TEACHER.greeting, *answers]
         assert len({turn.id for turn in turns(caller)}) == len(read)
         await caller.leave()
-        await worker.reach("the slot", lambda: worker.ready()["used_slots"] == 0)
+        await worker.reach_idle()
 
 
 async def answer_in_turn(caller: Caller, question: Question) -> str:

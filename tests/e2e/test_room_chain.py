@@ -128,7 +128,7 @@ async def at_rest(worker: WorkerProcess, before: Use | None = None) -> Use:
 
     Native pools take a while to let theirs go.
     """
-    await worker.reach("free slots", lambda: worker.ready()["free_slots"] == SLOTS)
+    await worker.reach_idle()
     if before is not None:
         await worker.reach(
             f"{before}",

@@ -68,7 +68,7 @@ async def test_two_nodes_and_two_workers_share_the_calls(cluster: Cluster) -> No
         sessions = await asyncio.gather(*(talk(who, n) for n, who in enumerate(people)))
     assert len(set(sessions)) == 2 * SLOTS
     for worker in cluster.workers:
-        await worker.reach("free slots", lambda w=worker: w.ready()["free_slots"] == SLOTS)
+        await worker.reach_idle()
         await worker.reach("the calls' ends", lambda w=worker: len(w.calls_ended()) == SLOTS)
         for account in worker.calls_ended():
             check_chain(account)

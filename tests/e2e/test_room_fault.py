@@ -46,4 +46,4 @@ async def test_a_device_fault_ends_the_process_and_a_supervisors_restart_is_enou
     async with Caller(livekit.url, f"{room_name}-2") as who:
         await who.until_agent()
         assert (await who.stats())["session"] != session
-    await successor.reach("the slot", lambda: successor.ready()["used_slots"] == 0)
+    await successor.reach_idle()

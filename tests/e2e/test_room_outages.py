@@ -72,7 +72,7 @@ class Plant:
         await self.slot_is_free()
 
     async def slot_is_free(self) -> None:
-        await self.worker.reach("a free slot", lambda: self.worker.ready()["used_slots"] == 0)
+        await self.worker.reach_idle()
 
 
 @contextmanager
