@@ -19,7 +19,7 @@ from model.checkpoint.errors import CheckpointError
 
 from .card import write_card
 from .corpus import Corpus
-from .demands import MissingInput, demand_inputs
+from .demands import CannotBegin, demand_inputs
 from .evaluate import evaluate
 from .goals import table
 from .recipe import Plan, Work, make_corpus, train, write_checkpoint
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **{name: vars(options)[name] for name in AMOUNTS if vars(options)[name] is not None},
     )
     try:
-        demand_inputs(options.stage, work, options.checkpoint)
-    except (MissingInput, InvalidTexts, CheckpointError) as error:
+        demand_inputs(options.stage, work, plan, options.checkpoint)
+    except (CannotBegin, InvalidTexts, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
     _run(options, work, plan)

@@ -26,6 +26,7 @@ from .progress import Progress
 from .sounds import Rng
 from .speakers import AGENT_PITCHES, Samples
 from .together import share_out
+from .whole import whole
 from .wording import TEXT_LEAD, place_tokens
 
 LEAD_FRAMES = 2
@@ -103,7 +104,8 @@ class Bank:
             "lines": [(*key, line.text, line.codes) for key, line in self.lines.items()],
             "voices": list(self.voices),
         }
-        torch.save(state, path)
+        with whole(path) as part:
+            torch.save(state, part)
 
     @classmethod
     def load(cls, path: Path) -> Bank:

@@ -30,6 +30,7 @@ from .speakers import (
     speak_agent,
 )
 from .texts import Texts
+from .whole import whole
 
 AGENT_GAIN = 2.0
 """kal16 is quiet: this takes its speech to about `SPEECH_RMS`."""
@@ -39,7 +40,8 @@ QUIET = 0.02
 """Of the peak; what is below at either end of an utterance is cut off."""
 MARGIN_SECONDS = 0.02
 TUNES = 2
-"""Speeds and pitches in which a speaker is heard."""
+"""Speeds and pitches in which espeak-ng's voices say their share of the sentences."""
+INDEX = "corpus.json"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Corpus:
     @classmethod
     def load(cls, folder: Path) -> Corpus:
         """Raises `FileNotFoundError` where `python -m model.demo corpus` has not run."""
-        raw = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        raw = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         return cls(
             tuple(Utterance(**{**u, "phones": tuple(u["phones"])}) for u in raw["utterances"]),
             tuple(
@@ -119,6 +121,7 @@ class Size:
 def build_corpus(texts: Texts, folder: Path, seed: int, size: Size, workers: int) -> Corpus:
     """Synthesise everything into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / INDEX).unlink(missing_ok=True)  # it comes last: the sound of a stopped run has none
     jobs = list(plan(texts, seed, size))
     said: list[tuple[Utterance, Samples]] = []
     with get_context("spawn").Pool(workers) as pool:
@@ -135,7 +138,8 @@ def build_corpus(texts: Texts, folder: Path, seed: int, size: Size, workers: int
         "utterances": [asdict(u) for u in utterances],
         "lines": [asdict(a) for a in agent_lines],
     }
-    (folder / "corpus.json").write_text(json.dumps(index), encoding="utf-8")
+    with whole(folder / INDEX) as path:
+        path.write_text(json.dumps(index), encoding="utf-8")
     return Corpus.load(folder)
 
 

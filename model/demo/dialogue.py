@@ -36,7 +36,8 @@ FIRST_VOICE = 0.65
 FORGOTTEN_VOICE = 0
 """In which the agent goes on after a silence that was longer than its memory."""
 MEMORY_FRAMES = 200
-"""Of silence, after which the model no longer has its own last line before it."""
+"""Of silence at the start, after which the model hardly has its own last line before it. What a
+person waits later is not counted."""
 UNSURE_SECONDS = 0.12
 """Speech this close to a limit between two fallbacks is not used."""
 NOBODY = -1
@@ -109,7 +110,7 @@ class Dialogues:
         self._silence = torch.tensor(config.silence_codes)[:, None]
 
     def draw(self, rng: Rng, mix: Mix) -> Call:
-        """A call from its beginning or, seldom, from somewhere in its middle."""
+        """A call from its beginning or, as often as `mix` says, from somewhere in its middle."""
         voice = 0 if rng.random() < FIRST_VOICE else 1
         background = "clean" if rng.random() < mix.quiet else str(rng.choice(BACKGROUNDS))
         if rng.random() < mix.middle:

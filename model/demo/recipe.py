@@ -12,6 +12,7 @@ from model.tokenizer import Tokenizer
 
 from . import progress
 from .bank import Bank, Share, build_bank
+from .basis import Basis
 from .codec import load_codec, train_codec
 from .corpus import Corpus, Size, build_corpus
 from .decoder import DecoderTraining
@@ -79,6 +80,7 @@ def make_corpus(work: Work, plan: Plan) -> Corpus:
 def train(work: Work, plan: Plan) -> None:
     """The codec, then the language model over its codes, then the codec's decoder once more."""
     work.runs.mkdir(parents=True, exist_ok=True)
+    Basis.of(work.corpus, plan.seed, plan.takes).store(work.runs)
     if stored_step(work.runs, "codec") < plan.codec_steps:
         _forget(work, *LATER_RUNS)
         work.bank.unlink(missing_ok=True)

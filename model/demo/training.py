@@ -1,7 +1,7 @@
 """What every training of the recipe does: steps, learning rate, checkpoints, curves, time left.
 
-A run is a pure function of its seed and step, so that it can stop and go on anywhere. Knows nothing
-of what is trained.
+A run can stop anywhere and goes on from its last stored step; where its losses draw by seed and
+step alone, it ends as if it had never stopped. Knows nothing of what is trained.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from .progress import Curves, Progress
 from .together import average, rank
+from .whole import whole
 
 SAVE_EVERY = 50
 SHOW_EVERY = 20
@@ -25,7 +26,18 @@ CLIP = 1.0
 def stored_step(folder: Path, name: str) -> int:
     """How far the training `name` has come; 0 before its first stored step."""
     path = folder / f"{name}.pt"
-    return int(torch.load(path, weights_only=True, mmap=True)["step"]) if path.exists() else 0
+    return int(_stored(path)["step"]) if path.exists() else 0
+
+
+def is_finished(folder: Path, name: str) -> bool:
+    """The stored training `name` has come as far as it was to go."""
+    state = _stored(folder / f"{name}.pt")
+    return bool(state["step"] >= state["steps"])
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(path, weights_only=True, mmap=True)
+    return state
 
 
 @dataclass
@@ -91,10 +103,9 @@ class Run:
 
     def _save(self, done: int) -> None:
         state: dict[str, Any] = {name: m.state_dict() for name, m in self.modules.items()}
-        state |= {"optimizer": self.optimizer.state_dict(), "step": done}
-        part = self.path.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(self.path)
+        state |= {"optimizer": self.optimizer.state_dict(), "step": done, "steps": self.steps}
+        with whole(self.path) as part:
+            torch.save(state, part)
 
     def _resume(self) -> int:
         if not self.path.exists():

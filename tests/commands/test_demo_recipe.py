@@ -154,7 +154,11 @@ def test_the_export_is_a_checkpoint_that_holds_calls(trained: Work, tmp_path: Pa
 def test_a_finished_training_is_not_begun_again(
     trained: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = (trained.runs / "language.pt").read_bytes()
+    def stored() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in trained.runs.glob("*.pt")}
+
+    before = stored()
+    assert sorted(before) == ["bank.pt", "codec.pt", "decoder.pt", "language.pt", "patience.pt"]
     monkeypatch.setattr(listening, "TRACKS", 1)
     train(trained, replace(PLAN))
-    assert (trained.runs / "language.pt").read_bytes() == before
+    assert stored() == before

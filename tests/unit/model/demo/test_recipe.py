@@ -42,11 +42,19 @@ class Stages:
             (work.runs / f"{name}.pt").write_bytes(b"")
 
 
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    """One with the index of a corpus."""
+    work = Work(tmp_path, TEXTS)
+    work.corpus.mkdir()
+    (work.corpus / "corpus.json").touch()
+    return work
+
+
 def test_a_longer_trained_codec_makes_the_rest_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages = Stages(monkeypatch)
-    work = Work(tmp_path, TEXTS)
     train(work, Plan(workers=1, codec_steps=10))
     train(work, Plan(workers=1, codec_steps=10))
     assert stages.begun == ["bank", "language", "patience", "decoder"]
@@ -55,11 +63,10 @@ def test_a_longer_trained_codec_makes_the_rest_anew(
 
 
 def test_a_longer_trained_language_model_learns_patience_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the shorter one ended with would otherwise be taken for the longer one."""
     stages = Stages(monkeypatch)
-    work = Work(tmp_path, TEXTS)
     train(work, Plan(workers=1, language_steps=10))
     stages.begun.clear()
     train(work, Plan(workers=1, language_steps=20))

@@ -13,7 +13,7 @@ from model.demo import training
 from model.demo.codebooks import kmeans
 from model.demo.progress import Curves, draw
 from model.demo.recognise import word_errors
-from model.demo.training import Run
+from model.demo.training import Run, is_finished, stored_step
 
 pytestmark = pytest.mark.unit
 
@@ -49,8 +49,10 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(
     straight = fit(whole)
     with pytest.raises(Stopped):
         fit(parts, stop=27)
+    assert stored_step(parts, "line") == 20 and not is_finished(parts, "line")
     resumed = fit(parts)
     assert torch.equal(straight.weight, resumed.weight)
+    assert stored_step(parts, "line") == 40 and is_finished(parts, "line")
     rows = [json.loads(row) for row in (parts / "line.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [20, 40]
     assert rows[1]["error"] < rows[0]["error"]
