@@ -216,7 +216,7 @@ class WorkerProcess(Process):
         return {"status": status, **json.loads(body)}
 
     def await_idle(self) -> None:
-        """Until every call has left its slot, however long its end takes."""
+        """Until every call has left its slot."""
         self.await_true("idle slots", lambda: self.ready()["used_slots"] == 0)
 
     async def reach_idle(self) -> None:

@@ -47,6 +47,12 @@ def server(
     worker.stop()
 
 
+@pytest.fixture(autouse=True)
+def free_slots(server: WorkerProcess) -> None:
+    """The sessions of the test before have left the server."""
+    server.await_idle()
+
+
 def flags(server: WorkerProcess, wav: Path, folder: Path, *more: str) -> list[str]:
     url = f"ws://127.0.0.1:{server.port}/v1/realtime"
     given = ["--url", url, "--input-wav", str(wav), "--output-dir", str(folder), "--tail-s", "0"]
@@ -71,7 +77,6 @@ def test_the_lifecycle_passes(server: WorkerProcess, wav: Path, tmp_path: Path) 
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["overflow_error_code"] == "resource_exhausted"
     assert result["errors"] == []
-    server.await_idle()
 
 
 # contract: K6, C6
@@ -83,7 +88,6 @@ def test_load_at_real_time_has_no_deficit(server: WorkerProcess, wav: Path, tmp_
     jsonschema.validate(result, json.loads((ROOT / "docs" / "load-result.schema.json").read_text()))
     assert [row["frame_deficit"] for row in result["sessions"]] == [0, 0]
     assert [row["output_frames"] for row in result["sessions"]] == [LOAD_FRAMES, LOAD_FRAMES]
-    server.await_idle()
 
 
 # contract: K3
@@ -97,7 +101,6 @@ def test_load_through_rooms_accounts_for_every_frame(
     result = report(tmp_path / "out")
     assert [row["input_frames"] for row in result["sessions"]] == [100, 100]
     assert result["transport"] == "livekit"
-    server.await_idle()
 
 
 # contract: K5, J2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -77,15 +77,17 @@ def user_agent(
         agent.stop()
 
 
-async def call_in(livekit: LiveKitServer, agent: UserAgent, room_name: str) -> Caller:
+@asynccontextmanager
+async def call_in(
+    livekit: LiveKitServer, agent: UserAgent, room_name: str
+) -> AsyncIterator[Caller]:
     """Somebody in a room that the user's agent is sent to."""
-    caller = Caller(livekit.url, room_name, dispatch=None)
-    await caller.connect()
-    url = livekit.url.replace("ws", "http")
-    async with api.LiveKitAPI(url, API_KEY, API_SECRET) as server:
-        request = api.CreateAgentDispatchRequest(agent_name=agent.name, room=caller.room_name)
-        await server.agent_dispatch.create_dispatch(request)
-    return caller
+    async with Caller(livekit.url, room_name, dispatch=None) as caller:
+        url = livekit.url.replace("ws", "http")
+        async with api.LiveKitAPI(url, API_KEY, API_SECRET) as server:
+            request = api.CreateAgentDispatchRequest(agent_name=agent.name, room=caller.room_name)
+            await server.agent_dispatch.create_dispatch(request)
+        yield caller
 
 
 def burst() -> Sound:
@@ -105,15 +107,14 @@ def turns(caller: Caller) -> list[Segment]:
 async def test_turns_are_separate_and_the_slot_comes_back(
     example_agent: UserAgent, livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    caller = await call_in(livekit, example_agent, room_name)
-    await caller.until_agent()
-    await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
-    for _ in range(2):
-        await caller.say(np.concatenate((silence(0.5), burst(), silence(2.5))))
-    await caller.until("two turns", lambda: len(turns(caller)) >= 2)
-    assert len({segment.id for segment in turns(caller)}) == len(turns(caller))
-    assert np.abs(caller.sound()).max() > 0.05
-    await caller.leave()
+    async with call_in(livekit, example_agent, room_name) as caller:
+        await caller.until_agent()
+        await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
+        for _ in range(2):
+            await caller.say(np.concatenate((silence(0.5), burst(), silence(2.5))))
+        await caller.until("two turns", lambda: len(turns(caller)) >= 2)
+        assert len({segment.id for segment in turns(caller)}) == len(turns(caller))
+        assert np.abs(caller.sound()).max() > 0.05
     await echo_worker.reach_idle()
 
 
@@ -121,13 +122,12 @@ async def test_a_quiet_voice_is_heard_as_it_is(
     example_agent: UserAgent, livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
     """The framework would turn it up; the model was trained on natural levels."""
-    caller = await call_in(livekit, example_agent, room_name)
-    await caller.publish()
-    await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
     voice = np.concatenate([spoken(question.words) for question in QUESTIONS])
     quiet = voice * (QUIET_RMS / loudness(voice))
-    await caller.say(np.concatenate((silence(1), at_microphone(quiet), silence(1))))
-    await caller.leave()
+    async with call_in(livekit, example_agent, room_name) as caller:
+        await caller.publish()
+        await caller.until("a slot in use", lambda: echo_worker.ready()["free_slots"] == 1)
+        await caller.say(np.concatenate((silence(1), at_microphone(quiet), silence(1))))
     await echo_worker.reach_idle()
     assert loudness(last_recording(echo_worker.folder)["pcm"]) == pytest.approx(QUIET_RMS, rel=0.2)
 
@@ -148,17 +148,16 @@ async def test_each_turn_is_an_item_that_says_what_was_said(
     )
     assert TEACHER.prompt in source
     with user_agent("teacher", source, tmp_path, livekit, worker) as agent:
-        caller = await call_in(livekit, agent, room_name)
-        await caller.publish()
-        await caller.until("a greeting", lambda: turns(caller))
-        asked = (QUESTIONS[0], QUESTIONS[-1])
-        answers = [await answer_in_turn(caller, question) for question in asked]
-        assert answers == [question.answer for question in asked]
-        read = [squeeze(turn.text) for turn in turns(caller)]
-        print("read:", read)
-        assert made_out(read) == [TEACHER.greeting, *answers]
-        assert len({turn.id for turn in turns(caller)}) == len(read)
-        await caller.leave()
+        async with call_in(livekit, agent, room_name) as caller:
+            await caller.publish()
+            await caller.until("a greeting", lambda: turns(caller))
+            asked = (QUESTIONS[0], QUESTIONS[-1])
+            answers = [await answer_in_turn(caller, question) for question in asked]
+            assert answers == [question.answer for question in asked]
+            read = [squeeze(turn.text) for turn in turns(caller)]
+            print("read:", read)
+            assert made_out(read) == [TEACHER.greeting, *answers]
+            assert len({turn.id for turn in turns(caller)}) == len(read)
         await worker.reach_idle()
 
 
@@ -179,6 +178,6 @@ async def test_generate_reply_is_refused_in_words(
 ) -> None:
     source = EXAMPLE.read_text().replace("        record=False,\n    )\n", ASKS_FOR_A_REPLY)
     with user_agent("prompted", source, tmp_path, livekit, echo_worker) as agent:
-        caller = await call_in(livekit, agent, room_name)
-        await caller.until("a refusal", lambda: "generate_reply is not supported" in agent.text())
-        await caller.leave()
+        async with call_in(livekit, agent, room_name) as caller:
+            refusal = "generate_reply is not supported"
+            await caller.until("a refusal", lambda: refusal in agent.text())

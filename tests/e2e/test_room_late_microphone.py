@@ -76,13 +76,11 @@ async def test_a_microphone_that_is_muted_from_the_start_is_on_time_when_it_open
 async def test_a_telephone_that_is_active_before_its_audio_is_on_time(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    phone = phone_in(livekit.url, room_name, status="active")
-    await phone.connect()
-    silent = await until_clocked(phone)
-    assert silent["hearing"]["clocked"] == silent["hearing"]["made"]
-    said = await say_chirp(phone)
-    await set_status(phone, "hangup")
-    await phone.leave()
+    async with phone_in(livekit.url, room_name, status="active") as phone:
+        silent = await until_clocked(phone)
+        assert silent["hearing"]["clocked"] == silent["hearing"]["made"]
+        said = await say_chirp(phone)
+        await set_status(phone, "hangup")
     await check_on_time(echo_worker, silent, said)
 
 

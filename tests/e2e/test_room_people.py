@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
@@ -53,16 +54,16 @@ async def test_three_loud_people_are_heard_unclipped_and_an_agent_is_not(
 ) -> None:
     people = [Caller(livekit.url, room_name, identity=f"at {hz} Hz") for hz in TONES]
     robot = Caller(livekit.url, room_name, identity="robot", kind="agent", dispatch=None)
-    for who in (*people, robot):
-        await who.connect()
-    await people[0].until_agent()
-    session = (await people[0].stats())["session"]
-    alone = people[0].say(tone(TONES[0], 3, level=ALONE))
-    await asyncio.gather(alone, *(who.say(pause(3)) for who in people[1:]))
-    playing = [who.say(tone(hz, 5, level=TOGETHER)) for who, hz in zip(people, TONES, strict=True)]
-    await asyncio.gather(*playing, robot.say(tone(ROBOT, 5, level=TOGETHER)))
-    for who in (*people, robot):
-        await who.leave()
+    async with AsyncExitStack() as calls:
+        for who in (*people, robot):
+            await calls.enter_async_context(who)
+        await people[0].until_agent()
+        session = (await people[0].stats())["session"]
+        alone = people[0].say(tone(TONES[0], 3, level=ALONE))
+        await asyncio.gather(alone, *(who.say(pause(3)) for who in people[1:]))
+        each = zip(people, TONES, strict=True)
+        playing = [who.say(tone(hz, 5, level=TOGETHER)) for who, hz in each]
+        await asyncio.gather(*playing, robot.say(tone(ROBOT, 5, level=TOGETHER)))
     print("counters:", await echo_worker.ended(session))
     heard = last_recording(echo_worker.folder)["pcm"]
     # In half a second each of the tones, their overtones and sums has whole periods.
@@ -109,16 +110,14 @@ async def test_killed_and_back_before_the_news_of_it_is_the_same_call(
 async def test_a_second_connection_of_one_identity_keeps_the_call(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    first = Caller(livekit.url, room_name, identity="twin")
     reasons: list[object] = []
-    first.room.on("disconnected", lambda reason: reasons.append(reason))
-    await first.connect()
-    await first.until_agent()
-    before = await first.stats()
-    async with Caller(livekit.url, room_name, identity="twin") as second:
-        await first.until("to be put out", lambda: reasons)
-        after = await heard_again(second)
-    await first.leave()
+    async with Caller(livekit.url, room_name, identity="twin") as first:
+        first.room.on("disconnected", lambda reason: reasons.append(reason))
+        await first.until_agent()
+        before = await first.stats()
+        async with Caller(livekit.url, room_name, identity="twin") as second:
+            await first.until("to be put out", lambda: reasons)
+            after = await heard_again(second)
     assert reasons == [rtc.DisconnectReason.DUPLICATE_IDENTITY]
     await check_ended(echo_worker, before["session"])
     check_goes_on(before, after)

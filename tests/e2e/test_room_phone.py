@@ -12,7 +12,7 @@ from livekit import rtc
 
 from model import FRAME_SAMPLES
 from tests.e2e.accounts import Account
-from tests.e2e.caller import EAR_RATE
+from tests.e2e.caller import EAR_RATE, Caller
 from tests.e2e.phones import NUMBER, phone_in, press, set_status
 from tests.e2e.processes import LiveKitServer, WorkerProcess
 from tests.e2e.sounds import strength, tone
@@ -28,39 +28,40 @@ NOISE = 1e-3
 async def test_ringing_picked_up_digits_hangup(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    phone = phone_in(livekit.url, room_name)
-    await phone.connect()
-    # The bridge answers only once there is a track: it is there while the phone still rings.
-    await phone.until("the agent's track", lambda: phone.agent_track is not None)
-    await phone.publish()
-    await phone.until("some ringing", lambda: len(phone.heard) > RINGING_FRAMES)
-    ringing = await phone.stats()
-    assert ringing["frames"]["accepted"] == 0
-    assert np.abs(phone.sound()).max() < NOISE
+    async with phone_in(livekit.url, room_name) as phone:
+        # The bridge answers only once there is a track: it is there while the phone still rings.
+        await phone.until("the agent's track", lambda: phone.agent_track is not None)
+        await phone.publish()
+        await phone.until("some ringing", lambda: len(phone.heard) > RINGING_FRAMES)
+        ringing = await phone.stats()
+        assert ringing["frames"]["accepted"] == 0
+        assert np.abs(phone.sound()).max() < NOISE
 
-    await set_status(phone, "active")
-    await phone.say(tone(700, 3))
-    await phone.until("an answer", lambda: strength(phone.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1)
-    active = await phone.stats()
-    assert [path.suffix for path in echo_worker.recordings_open()] == [".flac", ".jsonl"]
-    assert active["frames"]["accepted"] > 20
-    assert active["position"] == 12 + active["frames"]["stepped"] - 1
+        await set_status(phone, "active")
+        await phone.say(tone(700, 3))
+        await phone.until("an answer", lambda: answered(phone))
+        active = await phone.stats()
+        assert [path.suffix for path in echo_worker.recordings_open()] == [".flac", ".jsonl"]
+        assert active["frames"]["accepted"] > 20
+        assert active["position"] == 12 + active["frames"]["stepped"] - 1
 
-    await press(phone, "5")
-    await phone.until("the digit", lambda: phone.of_type("dtmf"))
-    assert phone.of_type("dtmf")[0]["digit"] == "5"
-    with pytest.raises(rtc.RpcError):
-        await phone.rpc("transfer", '{"to": "nowhere"}')
+        await press(phone, "5")
+        await phone.until("the digit", lambda: phone.of_type("dtmf"))
+        assert phone.of_type("dtmf")[0]["digit"] == "5"
+        with pytest.raises(rtc.RpcError):
+            await phone.rpc("transfer", '{"to": "nowhere"}')
 
-    await press(phone, "#")
-    await phone.until("the line to go dead", lambda: not phone.room.isconnected())
-    account = await echo_worker.ended(active["session"])
-    assert account["reason"] == "hangup_key"
-    assert echo_worker.ready()["used_slots"] == 0
-    assert NUMBER not in echo_worker.text(), "a caller's number stands in the log"
-    await phone.leave()
-
+        await press(phone, "#")
+        await phone.until("the line to go dead", lambda: not phone.room.isconnected())
+        account = await echo_worker.ended(active["session"])
+        assert account["reason"] == "hangup_key"
+        assert echo_worker.ready()["used_slots"] == 0
+        assert NUMBER not in echo_worker.text(), "a caller's number stands in the log"
     check_recording(echo_worker, account, phone.messages)
+
+
+def answered(phone: Caller) -> bool:
+    return strength(phone.sound()[-EAR_RATE:], 700, EAR_RATE) > 0.1
 
 
 def check_recording(worker: WorkerProcess, account: Account, told: list[dict[str, Any]]) -> None:
@@ -82,10 +83,8 @@ def check_recording(worker: WorkerProcess, account: Account, told: list[dict[str
 async def test_a_bridge_that_hangs_up_frees_the_slot_at_once(
     livekit: LiveKitServer, echo_worker: WorkerProcess, room_name: str
 ) -> None:
-    phone = phone_in(livekit.url, room_name, status="active")
-    await phone.connect()
-    await phone.until("the agent", lambda: len(phone.heard) > 20)
-    session = (await phone.stats())["session"]
-    await set_status(phone, "hangup")
-    await phone.leave()
+    async with phone_in(livekit.url, room_name, status="active") as phone:
+        await phone.until("the agent", lambda: len(phone.heard) > 20)
+        session = (await phone.stats())["session"]
+        await set_status(phone, "hangup")
     assert (await echo_worker.ended(session))["reason"] == "participant_left"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import pytest
@@ -72,7 +73,10 @@ class Call:
         assert begun and MOUNTAIN.answer.startswith(begun) and begun != MOUNTAIN.answer
         return frames + answer
 
-    async def end(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         self.session.close("client_close")
         await asyncio.wait_for(self.session.wait_closed(), PATIENCE_S)
         assert self.sink.all("closed") == [("client_close", False)]
@@ -89,82 +93,84 @@ def lines(frames: list[OutputFrame]) -> list[str]:
 async def test_after_a_soft_cancel_the_next_question_is_answered(
     demo_engine: Engine,
 ) -> None:  # contract: E2 I7
-    call = Call(demo_engine, SOFT)
-    before = await call.until_mid_answer()
-    cut = call.session.response
-    assert cut is not None
-    call.session.cancel()
-    end = call.sink.all("done")[-1]
-    assert (end.id, end.status, end.reason) == (cut.id, "cancelled", "client_cancelled")
-    held = await call.say(silence(25))
-    assert call.session.holding and all(frame.held for frame in held)
-    # What the first one emits was decided a position before.
-    assert {frame.text_token for frame in held[1:]} == {PAD}
-    after = await call.say(asked(SKY, before=0))
-    assert not call.session.holding
-    assert words(held + after) == SKY.answer, "the old answer is not taken up again"
-    assert lines(held + after) == [SKY.answer]
-    end = call.sink.all("done")[-1]
-    assert end.id != cut.id and (end.epoch, end.status) == (0, "completed")
-    everything = before + held + after
-    assert [frame.seq for frame in everything] == list(range(1, len(everything) + 1))
-    first = everything[0].position
-    assert [frame.position for frame in everything] == list(range(first, first + len(everything)))
-    await call.end()
+    async with Call(demo_engine, SOFT) as call:
+        before = await call.until_mid_answer()
+        cut = call.session.response
+        assert cut is not None
+        call.session.cancel()
+        end = call.sink.all("done")[-1]
+        assert (end.id, end.status, end.reason) == (cut.id, "cancelled", "client_cancelled")
+        held = await call.say(silence(25))
+        assert call.session.holding and all(frame.held for frame in held)
+        # What the first one emits was decided a position before.
+        assert {frame.text_token for frame in held[1:]} == {PAD}
+        after = await call.say(asked(SKY, before=0))
+        assert not call.session.holding
+        assert words(held + after) == SKY.answer, "the old answer is not taken up again"
+        assert lines(held + after) == [SKY.answer]
+        end = call.sink.all("done")[-1]
+        assert end.id != cut.id and (end.epoch, end.status) == (0, "completed")
+        everything = before + held + after
+        assert [frame.seq for frame in everything] == list(range(1, len(everything) + 1))
+        first = everything[0].position
+        assert [frame.position for frame in everything] == list(
+            range(first, first + len(everything))
+        )
 
 
 async def test_an_abandoned_answer_stays_so_when_the_hold_runs_out(
     demo_engine: Engine,
 ) -> None:  # contract: E2
-    call = Call(demo_engine, SOFT)
-    await call.until_mid_answer()
-    call.session.cancel()
-    held = await call.say(silence(TWELVE_SECONDS))
-    assert not call.session.holding
-    assert words(held + await call.say(silence(25))) in ("", STILL_THERE)
-    await call.end()
+    async with Call(demo_engine, SOFT) as call:
+        await call.until_mid_answer()
+        call.session.cancel()
+        held = await call.say(silence(TWELVE_SECONDS))
+        assert not call.session.holding
+        assert words(held + await call.say(silence(25))) in ("", STILL_THERE)
 
 
 async def test_a_hard_cancel_restarts_the_conversation(
     demo_engine: Engine,
 ) -> None:  # contract: E1 B6
-    call = Call(demo_engine, HARD)
-    old = await call.until_mid_answer()
-    cut = call.session.response
-    assert cut is not None
-    call.session.cancel()
-    assert call.session.epoch == 1
-    new = await call.say(silence(GREETING_FRAMES))
-    assert [(frame.epoch, frame.seq) for frame in new] == [(1, n + 1) for n in range(len(new))]
-    assert {frame.response_id for frame in new}.isdisjoint({cut.id, None})
-    # The prefill was replayed and the memory is gone: the same words, codes and samples again.
-    again = old[:GREETING_FRAMES]
-    for field in ("position", "text_token", "text"):
-        assert [getattr(one, field) for one in new] == [getattr(one, field) for one in again]
-    assert all(np.array_equal(one.pcm, other.pcm) for one, other in zip(new, again, strict=True))
-    answer = await call.say(asked(SKY, before=0))
-    assert words(answer) == SKY.answer and lines(answer) == [SKY.answer]
-    bound = call.sink.all("bound")
-    assert [epoch for epoch, _ in bound] == [0, 1] and len({count for _, count in bound}) == 1
-    await call.end()
+    async with Call(demo_engine, HARD) as call:
+        old = await call.until_mid_answer()
+        cut = call.session.response
+        assert cut is not None
+        call.session.cancel()
+        assert call.session.epoch == 1
+        new = await call.say(silence(GREETING_FRAMES))
+        assert [(frame.epoch, frame.seq) for frame in new] == [(1, n + 1) for n in range(len(new))]
+        assert {frame.response_id for frame in new}.isdisjoint({cut.id, None})
+        # The prefill was replayed and the memory is gone: the same words, codes and samples again.
+        again = old[:GREETING_FRAMES]
+        for field in ("position", "text_token", "text"):
+            assert [getattr(one, field) for one in new] == [getattr(one, field) for one in again]
+        assert all(
+            np.array_equal(one.pcm, other.pcm) for one, other in zip(new, again, strict=True)
+        )
+        answer = await call.say(asked(SKY, before=0))
+        assert words(answer) == SKY.answer and lines(answer) == [SKY.answer]
+        bound = call.sink.all("bound")
+        assert [epoch for epoch, _ in bound] == [0, 1] and len({count for _, count in bound}) == 1
 
 
 async def test_talking_over_the_agent_is_the_models_own_affair(
     demo_engine: Engine,
 ) -> None:  # contract: E4
-    call = Call(demo_engine, SOFT)
-    before = await call.until_mid_answer()
-    speech = np.concatenate([spoken(question.words) for question in QUESTIONS])
-    over = await call.say(np.resize(speech, TEN_SECONDS * FRAME_SAMPLES))
-    assert len(over) == TEN_SECONDS and {frame.epoch for frame in over} == {0}
-    everything = before + over
-    first = everything[0].position
-    assert [frame.position for frame in everything] == list(range(first, first + len(everything)))
-    assert not [frame for frame in everything if frame.held]
-    assert {end.status for end in call.sink.all("done")} == {"completed"}
-    counters = call.session.counters
-    assert (counters.epochs, counters.holds, counters.accepted) == (1, 0, len(everything))
-    await call.end()
+    async with Call(demo_engine, SOFT) as call:
+        before = await call.until_mid_answer()
+        speech = np.concatenate([spoken(question.words) for question in QUESTIONS])
+        over = await call.say(np.resize(speech, TEN_SECONDS * FRAME_SAMPLES))
+        assert len(over) == TEN_SECONDS and {frame.epoch for frame in over} == {0}
+        everything = before + over
+        first = everything[0].position
+        assert [frame.position for frame in everything] == list(
+            range(first, first + len(everything))
+        )
+        assert not [frame for frame in everything if frame.held]
+        assert {end.status for end in call.sink.all("done")} == {"completed"}
+        counters = call.session.counters
+        assert (counters.epochs, counters.holds, counters.accepted) == (1, 0, len(everything))
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 44_100, 48_000])
