@@ -7,10 +7,11 @@ from pathlib import Path
 from model.checkpoint.locate import files_in
 
 from .basis import Basis
+from .corpus import INDEX
 from .recipe import LATER_RUNS, Plan, Work
 from .training import is_finished
 
-CORPUS_FILES = ("corpus.json", "user.npy", "agent.npy")
+CORPUS_FILES = (INDEX, "user.npy", "agent.npy")
 TRAIN_FIRST = "run `python -m model.demo train` with this --work first"
 
 
